@@ -957,7 +957,7 @@ void object_merge_stored(struct object *obj, const struct page_bits *more)
 	spin_unlock(&obj->lock);
 }
 
-void object_clear_stored(struct object *obj, uint64_t first, uint64_t end)
+uint64_t object_clear_stored(struct object *obj, uint64_t first, uint64_t end)
 {
 	uint64_t before, nr;
 
@@ -968,6 +968,7 @@ void object_clear_stored(struct object *obj, uint64_t first, uint64_t end)
 	if (obj->kind == OBJECT_SHARED)
 		obj->nr_pages -= nr;
 	spin_unlock(&obj->lock);
+	return nr;
 }
 
 int object_move_stored(struct object *obj, uint64_t from, uint64_t nr, uint64_t to)

@@ -300,7 +300,8 @@ bool object_stores_any(struct object *obj, uint64_t first, uint64_t end);
 int object_set_stored(struct object *obj, uint64_t pgoff) __must_check;
 /* Also those of @more, for which there is room: page_bits_reserve_all(). */
 void object_merge_stored(struct object *obj, const struct page_bits *more);
-void object_clear_stored(struct object *obj, uint64_t first, uint64_t end);
+/* How many of them there were. */
+uint64_t object_clear_stored(struct object *obj, uint64_t first, uint64_t end);
 /* mremap: @nr pages are now at @to on the owners. -ENOMEM. */
 int object_move_stored(struct object *obj, uint64_t from, uint64_t nr, uint64_t to) __must_check;
 /* Pages that owners have of all objects of @kind, which is not OBJECT_FILE. */

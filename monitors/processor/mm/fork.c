@@ -24,6 +24,7 @@
 #include "anon.h"
 #include "aspace.h"
 #include "kmem.h"
+#include "lease.h"
 
 COUNTER(fork_count, "fork.spaces", "address spaces forked");
 COUNTER(fork_failed, "fork.failed", "forks of address spaces that failed");
@@ -74,6 +75,8 @@ static struct aspace *make_child(struct aspace *parent, struct object *top)
 	err = kmem_charge_space(child, parent->kmem, parent->vmas_charged);
 	if (!err)
 		err = aspace_copy_vmas(parent, child);
+	if (!err)
+		err = lease_copy(parent, child);
 	if (err) {
 		aspace_put(child);
 		return ERR_PTR(err);
@@ -142,6 +145,8 @@ int aspace_fork(struct aspace *parent, struct aspace **child)
 	aspace_block(parent, &all, 0, SPACE_TOP);
 	err = aspace_quiesce(parent, true);
 	if (!err)
+		err = fork_blocked(parent, child);
+	if (lease_may_help(parent, err))
 		err = fork_blocked(parent, child);
 	aspace_unblock(parent, &all);
 	mutex_unlock(&parent->map_lock);

@@ -25,6 +25,8 @@
 #include "aspace.h"
 #include "commit.h"
 #include "kmem.h"
+#include "lease.h"
+#include "range.h"
 #include "remote.h"
 
 static uint64_t page_up(uint64_t len)
@@ -52,11 +54,7 @@ static int check_range(uint64_t start, uint64_t *len, int err)
 
 /* --- a range goes away ----------------------------------------------------------------- */
 
-/*
- * Before the home is asked: no fault begins in the range, and every line of it stays. -ENOMEM:
- * nothing has happened, and it is not blocked.
- */
-static int range_begin(struct aspace *as, struct blocked_range *r, vaddr_t start, uint64_t len)
+int range_begin(struct aspace *as, struct blocked_range *r, vaddr_t start, uint64_t len)
 {
 	const uint64_t first = start >> PAGE_SHIFT, end = (start + len) >> PAGE_SHIFT;
 	int err;
@@ -74,38 +72,34 @@ static int range_begin(struct aspace *as, struct blocked_range *r, vaddr_t start
 	return err;
 }
 
-static void range_end(struct aspace *as, struct blocked_range *r)
+void range_end(struct aspace *as, struct blocked_range *r)
 {
 	excache_keep_end(as);
 	aspace_unblock(as, r);
 }
 
-/* The home has agreed: none of the pages is left, here and in objects behind the top. */
-static void pages_forget(struct aspace *as, vaddr_t start, uint64_t len)
+uint64_t pages_forget(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	const uint64_t first = start >> PAGE_SHIFT, end = (start + len) >> PAGE_SHIFT;
+	uint64_t nr;
 
 	/*
 	 * Each line with its mappings; then what is mapped of files and of objects behind the top.
 	 */
 	excache_drop_top(as, first, end);
 	aspace_unmap_range(as, start, start + len);
-	object_clear_stored(as->anon, first, end);
+	nr = object_clear_stored(as->anon, first, end);
 	anon_hide(as, first, end);
+	return nr;
 }
 
 static void range_forget(struct aspace *as, vaddr_t start, uint64_t len)
 {
-	pages_forget(as, start, len);
+	(void)pages_forget(as, start, len);
 	aspace_clear_vmas(as, start, start + len);
 }
 
-/*
- * A call that was to unmap pages from @start on has failed with @err. A refusal has changed
- * nothing, at the home or here. After any other error the home, or some owners, may have done it:
- * which contents are right cannot be told, so the program ends.
- */
-static void range_failed(struct aspace *as, vaddr_t start, int err)
+void range_failed(struct aspace *as, vaddr_t start, int err)
 {
 	switch (err) {
 	case -ENOMEM:
@@ -278,22 +272,25 @@ static long map_locked(struct aspace *as, struct map_request *req, bool read_onl
 	const struct object *object = req->object;
 	const bool fixed = req->flags & MAPPING_FIXED;
 	struct blocked_range r;
+	bool done = false;
 	vaddr_t addr = 0;
 	int err;
 
 	assert_mutex_held(&as->map_lock);
 	err = kmem_may_map(as);
-	if (!err && fixed)
-		err = range_begin(as, &r, req->addr, req->len);
-	if (err) {
-		mutex_unlock(&as->map_lock);
-		return err;
-	}
-	err = remote_mmap(as, req, &addr);
+	if (!err)
+		err = lease_mmap(as, req, &addr);
+	if (err == LEASE_NOT)
+		err = fixed ? range_begin(as, &r, req->addr, req->len) : 0;
+	else
+		done = true;
+	if (err || done)
+		return err ? err : (long)addr;
+	err = lease_remote_mmap(as, req, &addr);
 	if (fixed && err)
 		err = over_failed(as, req->addr, req->len, err);
 	else if (fixed)
-		pages_forget(as, req->addr, req->len);
+		(void)pages_forget(as, req->addr, req->len);
 	if (!err && read_only)
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_READ_ONLY);
 	if (!err && object && object->kind == OBJECT_FILE && !(req->prot & VMA_PROT_WRITE) &&
@@ -378,15 +375,19 @@ static int unmap(struct aspace *as, vaddr_t start, uint64_t len)
 	int err = leaves_two(as, start, len) ? kmem_may_map(as) : 0;
 
 	if (!err)
+		err = lease_munmap(as, start, len);
+	if (err == LEASE_NOT) {
 		err = range_begin(as, &r, start, len);
-	if (err)
-		return err;
-	err = remote_munmap(as, start, len);
-	if (err)
-		range_failed(as, start, err);
-	else
-		range_forget(as, start, len);
-	range_end(as, &r);
+		if (err)
+			return err;
+		err = remote_munmap(as, start, len);
+		if (err)
+			range_failed(as, start, err);
+		else
+			range_forget(as, start, len);
+		range_end(as, &r);
+	}
+	kmem_unmapped(as);
 	return err;
 }
 
@@ -444,6 +445,7 @@ long sys_mprotect(const struct syscall_args *args)
 	const uint64_t start = args->a[0];
 	uint64_t len = args->a[1];
 	struct blocked_range r;
+	bool done = false;
 	int err;
 
 	if (prot & ~(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_GROWSDOWN | PROT_GROWSUP))
@@ -458,24 +460,38 @@ long sys_mprotect(const struct syscall_args *args)
 	if (err)
 		return err;
 	err = kmem_may_map(as);
-	if (!err && (prot & PROT_WRITE))
-		err = check_writable(as, start, start + len);
-	if (err) {
+	if (!err)
+		err = lease_mprotect(as, start, len, rights);
+	if (err == LEASE_NOT)
+		err = (prot & PROT_WRITE) ? check_writable(as, start, start + len) : 0;
+	else
+		done = true;
+	if (err || done) {
 		mutex_unlock(&as->map_lock);
 		return err;
 	}
 	aspace_block(as, &r, start, start + len);
-	err = remote_mprotect(as, start, len, prot & VMA_PROT_ALL);
+	err = remote_mprotect(as, start, len, rights);
+	if (lease_may_help(as, err))
+		err = remote_mprotect(as, start, len, rights);
 	/* After a failure half way the home knows best: ask again on the next touch. */
 	if (err)
 		aspace_clear_vmas(as, start, start + len);
 	else
-		aspace_protect_vmas(as, start, start + len, prot & VMA_PROT_ALL);
+		aspace_protect_vmas(as, start, start + len, rights);
 	/* PTEs are a cache of tags and rights: the next touch makes them anew. */
 	aspace_unmap_range(as, start, start + len);
 	aspace_unblock(as, &r);
 	mutex_unlock(&as->map_lock);
 	return err;
+}
+
+/* No lease is in the way of a break that goes from @old_end to @new_end. */
+static int leave_for_brk(struct aspace *as, vaddr_t old_end, vaddr_t new_end)
+{
+	const vaddr_t start = MIN(old_end, new_end);
+
+	return lease_leave(as, start, MAX(old_end, new_end) - start, new_end > old_end);
 }
 
 static void set_brk(struct aspace *as, vaddr_t want)
@@ -509,6 +525,8 @@ long sys_brk(const struct syscall_args *args)
 		/* refused: the answer is the break that holds */
 	} else if (new_end == old_end) {
 		as->brk = want;
+	} else if (leave_for_brk(as, old_end, new_end)) {
+		/* the same */
 	} else if (new_end > old_end) {
 		set_brk(as, want);
 	} else if (!range_begin(as, &r, new_end, old_end - new_end)) {
@@ -563,7 +581,7 @@ static int move_blocked(struct aspace *as, const struct move_request *req, vaddr
 	if (err || *addr == req->old_addr)
 		return err;
 	if (req->flags & MOVE_FIXED)
-		pages_forget(as, req->new_addr, req->new_len);
+		(void)pages_forget(as, req->new_addr, req->new_len);
 	if (read_only)
 		aspace_set_vma_flags(as, *addr, *addr + req->new_len, VMA_READ_ONLY);
 	err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
@@ -590,6 +608,19 @@ static long move(struct aspace *as, const struct move_request *req)
 	}
 	aspace_unblock(as, &r);
 	return err ? err : (long)addr;
+}
+
+/* The ranges that the home is asked about are not leased, nor is the room behind them. */
+static int leave_leases(struct aspace *as, const struct move_request *req, bool fixed)
+{
+	int err = lease_leave(as, req->old_addr, req->old_len, false);
+
+	if (!err && req->new_len > req->old_len)
+		err = lease_leave(as, req->old_addr + req->old_len, req->new_len - req->old_len,
+				  true);
+	if (!err && fixed)
+		err = lease_leave(as, req->new_addr, req->new_len, false);
+	return err;
 }
 
 /* The old length 0: what a shared mapping shows from there on is mapped a second time. */
@@ -637,6 +668,11 @@ static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flag
 		}
 		if (req->new_len == req->old_len)
 			return (long)req->old_addr;
+	}
+	err = leave_leases(as, req, flags & MREMAP_FIXED);
+	if (err)
+		return err;
+	if (!(flags & MREMAP_FIXED)) {
 		/* In place if there is room: costs no flush. */
 		err = remote_mremap(as, req, &addr);
 		if (!err)
@@ -710,7 +746,7 @@ static int discard(struct aspace *as, vaddr_t start, uint64_t len)
 	if (err)
 		range_failed(as, start, err);
 	else
-		pages_forget(as, start, len);
+		(void)pages_forget(as, start, len);
 	range_end(as, &r);
 	return err;
 }

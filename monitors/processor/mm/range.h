@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ranges of an address space that go away: the steps of the calls in mmap_calls.c, which says in
+ * what order they come.
+ *
+ * Locking:	aspace.map_lock is held.
+ */
+#pragma once
+
+#include "aspace.h"
+
+/*
+ * Before the home is asked: no fault begins in the range, and every line of it stays. -ENOMEM,
+ * or -EINTR as the thread is to be killed: nothing has happened, and it is not blocked.
+ */
+int range_begin(struct aspace *as, struct blocked_range *r, vaddr_t start, uint64_t len)
+	__must_check;
+void range_end(struct aspace *as, struct blocked_range *r);
+/*
+ * It has been agreed: none of the pages is left, here and in objects behind the top. Returns how
+ * many of them owners have.
+ */
+uint64_t pages_forget(struct aspace *as, vaddr_t start, uint64_t len);
+/*
+ * A call that was to unmap pages from @start on has failed with @err. A refusal has changed
+ * nothing, at the home or here. After any other error the home, or some owners, may have done it:
+ * which contents are right cannot be told, so the program ends.
+ */
+void range_failed(struct aspace *as, vaddr_t start, int err);
