@@ -8,6 +8,7 @@
  * writes its data later, before release().
  */
 #include "fake_owner.h"
+#include "fake_map.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -40,8 +41,8 @@ static struct {
 	pthread_mutex_t lock;
 	struct page *pages[MAX_PAGES];
 	size_t nr_pages;
-	uint32_t owner[64]; /* of vRegions, by index */
-	uint64_t version[64];
+	uint32_t owner[256]; /* of vRegions, by index */
+	uint64_t version[256];
 	struct fake_counts counts;
 	unsigned int delay_us, timeout_every, nr_fetches, wb_timeout_every, nr_writebacks;
 	uint64_t refuse_from;
@@ -54,6 +55,7 @@ static struct {
 	uint64_t report[FAKE_NODES + 1];
 	unsigned int under_way;
 	bool no_slots;
+	bool full; /* atomic */
 	unsigned int ahead_timeout_every, nr_aheads;
 	struct {
 		int status;
@@ -89,7 +91,7 @@ void fake_reset(void)
 	for (size_t i = 0; i < fake.nr_pages; i++)
 		free(fake.pages[i]);
 	fake.nr_pages = 0;
-	for (size_t i = 0; i < 64; i++) {
+	for (size_t i = 0; i < 256; i++) {
 		fake.owner[i] = 1 + (uint32_t)i % FAKE_NODES;
 		fake.version[i] = 1;
 	}
@@ -111,6 +113,7 @@ void fake_reset(void)
 	fake.gone = 0;
 	fake.frames = UINT32_MAX;
 	memset(fake.fail, 0, sizeof(fake.fail));
+	fake_map_on(false);
 	pthread_mutex_unlock(&fake.lock);
 }
 
@@ -347,8 +350,10 @@ static int redirect(uint64_t vaddr, uint32_t node, struct pm_redirect_wire *w)
 }
 
 /* May the page be stored? 0, or what the owner says instead. */
-static int refused(uint64_t vaddr)
+static int refused(uint64_t aspace, uint64_t vaddr)
 {
+	if (fake_map_is_on() && !fake_map_has(aspace, vaddr))
+		return -EFAULT;
 	if (!fake.refuse_status || vaddr < fake.refuse_from)
 		return 0;
 	fake.counts.refused++;
@@ -385,7 +390,7 @@ static void serve_fetch(struct fake_call *fc)
 		fake.counts.rides++;
 		rep.victim_status = redirect(req.victim_vaddr, fc->call.peer, &rw);
 		if (!rep.victim_status)
-			rep.victim_status = refused(req.victim_vaddr);
+			rep.victim_status = refused(req.victim_aspace, req.victim_vaddr);
 		if (!rep.victim_status)
 			store(fc->call.peer, req.victim_aspace, req.victim_vaddr, req.victim_seq,
 			      fc->bulk);
@@ -451,6 +456,8 @@ static void serve_writeback(struct fake_call *fc)
 	fake.counts.writeback_msgs++;
 	rep.nr_pages = req.nr_pages;
 	for (uint32_t i = 0; i < req.nr_pages; i++) {
+		data = req.zeroes & (1u << i) ? zeroes : next;
+		next += data == next ? PAGE_SIZE : 0;
 		rep.status[i] = redirect(req.pages[i].vaddr, fc->call.peer, &rw);
 		if (!rep.status[i])
 			rep.status[i] = refused(req.aspace, req.pages[i].vaddr);
@@ -830,6 +837,8 @@ static int sync_fork(const void *body, uint32_t len, void *out, uint32_t max)
 	pthread_mutex_lock(&fake.lock);
 	n = injected(PM_FORK, &skip);
 	fake.counts.forks += !skip;
+	if (!skip && fake_map_is_on())
+		fake_map_fork(&req);
 	for (uint64_t i = 0; i < 64; i++)
 		rep->vregions[rep->nr_vregions++] = (struct pm_vregion){
 			.index = i,
@@ -963,6 +972,44 @@ static void change_layout(uint16_t opcode, const void *body, uint32_t len, struc
 	}
 }
 
+/* The same with a map of what is mapped, which the call may not fit: 0, or its errno. */
+static int change_map(uint16_t opcode, const void *body, uint32_t len, struct pm_range_rep *rep)
+{
+	static struct pm_lease_req lease;
+	struct pm_mremap_req move;
+	struct pm_range_req range;
+	struct pm_mmap_req map;
+	int err;
+
+	if (opcode == PM_LEASE && !pm_lease_req_decode(body, len, &lease)) {
+		err = fake_map_lease(&lease, rep);
+		for (uint32_t i = 0; i < lease.nr_ranges && !err; i++)
+			if (!(lease.ranges[i].flags & PM_LEASE_MAPPED))
+				drop_pages(lease.aspace, lease.ranges[i].addr, lease.ranges[i].len);
+	} else if (opcode == PM_MMAP && !pm_mmap_req_decode(body, len, &map)) {
+		err = fake_map_mmap(&map, rep);
+		if (!err)
+			drop_pages(map.aspace, rep->addr, map.len);
+	} else if (opcode == PM_MREMAP && !pm_mremap_req_decode(body, len, &move)) {
+		err = fake_map_mremap(&move, rep);
+		if (!err && move.new_addr != move.old_addr) {
+			drop_pages(move.aspace, move.new_addr, move.new_len);
+			move_pages(move.aspace, move.old_addr, MIN(move.old_len, move.new_len),
+				   move.new_addr);
+			drop_pages(move.aspace, move.old_addr, move.old_len);
+		}
+	} else if (!pm_range_req_decode(body, len, &range)) {
+		rep->addr = range.addr;
+		if (opcode == PM_MPROTECT)
+			return fake_map_mprotect(&range);
+		err = fake_map_munmap(range.aspace, range.addr, range.len);
+		drop_pages(range.aspace, range.addr, range.len);
+	} else {
+		abort();
+	}
+	return err;
+}
+
 static int sync_layout(uint16_t opcode, const void *body, uint32_t len, void *out, uint32_t max)
 {
 	struct pm_range_rep *rep = calloc(1, sizeof(*rep));
@@ -971,8 +1018,13 @@ static int sync_layout(uint16_t opcode, const void *body, uint32_t len, void *ou
 
 	pthread_mutex_lock(&fake.lock);
 	n = injected(opcode, &skip);
-	if (!skip)
+	if (!skip && fake_map_is_on()) {
+		const int err = change_map(opcode, body, len, rep);
+
+		n = n ? n : err;
+	} else if (!skip) {
 		change_layout(opcode, body, len, rep);
+	}
 	pthread_mutex_unlock(&fake.lock);
 	if (!n)
 		n = pm_range_rep_encode(rep, out, max);
@@ -997,6 +1049,26 @@ int rpc_call_sync_killable(uint32_t peer, enum rpc_class cls, uint16_t opcode, c
 	return serve_home(peer, opcode, body, body_len, out, reply_max);
 }
 
+static int fill_vma(const void *body, uint32_t len, void *out, uint32_t max)
+{
+	struct pm_fill_vma_req req;
+	struct pm_vma_wire w;
+	struct pm_vma v;
+	bool mapped = false;
+
+	if (pm_fill_vma_req_decode(body, len, &req) || max < sizeof(w))
+		abort();
+	pthread_mutex_lock(&fake.lock);
+	if (fake_map_is_on())
+		mapped = fake_map_fill(req.aspace, req.vaddr, &v);
+	pthread_mutex_unlock(&fake.lock);
+	if (!mapped)
+		return -EFAULT;
+	pm_vma_encode(&v, &w);
+	memcpy(out, &w, sizeof(w));
+	return sizeof(w);
+}
+
 static int serve_home(uint32_t peer, uint16_t opcode, const void *body, uint32_t body_len,
 		      void *out, uint32_t reply_max)
 {
@@ -1008,9 +1080,11 @@ static int serve_home(uint32_t peer, uint16_t opcode, const void *body, uint32_t
 		return sync_vregions(body, body_len, out, reply_max);
 	case PM_FILL_VMA:
 		err = injected(PM_FILL_VMA, &skip);
-		return err ? err : -EFAULT;
+		return err ? err : fill_vma(body, body_len, out, reply_max);
 	case PM_MMAP:
 	case PM_MUNMAP:
+	case PM_MPROTECT:
+	case PM_LEASE:
 	case PM_MREMAP:
 	case PM_BRK:
 		return sync_layout(opcode, body, body_len, out, reply_max);
