@@ -212,3 +212,21 @@ printf '#!/tmp/busybox sh\necho $0 is run by what lies beside it\n' > /tmp/scrip
     got = cluster.run(["/usr/bin/busybox", "sh", "-c", script])
     assert got.out.startswith(want)
     assert got.out[len(want) :].strip() not in (b"", b"0")
+
+
+@pytest.mark.parametrize("lease", [True, False], ids=["leased", "off"])
+def test_mapping_in_a_lease_sends_nothing(pool, programs, lease):
+    """1,200 times 64 KiB are mapped, written and unmapped: in a lease the processor asks nobody."""
+    cluster = pool.get(*(() if lease else ("--append", "processor:mm.lease=off")))
+    command = [programs / "glibc-static/ops", "map"]
+    cluster.run(command).checked()
+    before = cluster.stats()
+    cluster.run(command).checked()
+    after = cluster.stats()
+    requests = delta(before, after, "p0", "rpc.requests")
+    if lease:
+        assert requests < 60
+        assert delta(before, after, "p0", "lease.maps") > 1190
+    else:
+        assert requests > 2400
+        assert delta(before, after, "p0", "lease.maps") == 0

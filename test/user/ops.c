@@ -69,6 +69,13 @@ static void minor_fault(int n)
 	CHECK(munmap((void *)p, len) == 0);
 }
 
+/* A mapping of 64 KiB that is written and goes again, as an allocator or a collector makes them. */
+static void map_and_unmap(int n)
+{
+	while (n-- > 0)
+		minor_fault(16);
+}
+
 /*
  * Another process that sends every byte back, until we end. Made by the first batch, which is not
  * counted.
@@ -168,11 +175,11 @@ static const struct op {
 	int batch;
 	void (*run)(int n);
 } ops[] = {
-	{ "null", 1000, null_call },      { "clock", 1000, clock_read },
-	{ "read1", 1000, read_one },      { "fault", 256, minor_fault },
-	{ "pipe", 200, pipe_round_trip }, { "switch", 400, context_switch },
-	{ "fork", 20, fork_exit },        { "exec", 10, fork_exec },
-	{ "thread", 50, thread_join },
+	{ "null", 1000, null_call },       { "clock", 1000, clock_read },
+	{ "read1", 1000, read_one },       { "fault", 256, minor_fault },
+	{ "map", 100, map_and_unmap },     { "pipe", 200, pipe_round_trip },
+	{ "switch", 400, context_switch }, { "fork", 20, fork_exit },
+	{ "exec", 10, fork_exec },         { "thread", 50, thread_join },
 };
 
 static int by_value(const void *a, const void *b)
