@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Futexes, pipes and file locks: threads against models. With sockets: what programs are charged.
 prog-y   += ipc
-ipc-objs := monitors/processor/ipc/futex.o monitors/processor/ipc/filelock.o \
+ipc-objs := monitors/processor/account/account.o monitors/processor/ipc/futex.o \
+	monitors/processor/ipc/filelock.o monitors/processor/ipc/lock_tree.o \
 	monitors/processor/ipc/pipe.o monitors/processor/ipc/pipe_limit.o \
 	monitors/processor/vfs/uio.o test/host/filelock_test.o test/host/futex_test.o \
 	test/host/ipc_fake.o test/host/pipe_test.o

@@ -137,6 +137,58 @@ static void records(int fd, int ro)
 	result("unlock all", lock(fd, F_SETLK, F_UNLCK, SEEK_SET, 0, 0));
 }
 
+/* Each lock that another process sees from the start on, one behind the other. */
+static void list(const char *what, int fd)
+{
+	const pid_t pid = child();
+	struct flock fl;
+
+	if (!pid) {
+		printf("%s:", what);
+		for (off_t at = 0;; at = fl.l_start + fl.l_len) {
+			fl = (struct flock){ .l_type = F_WRLCK, .l_start = at };
+			CHECK(fcntl(fd, F_GETLK, &fl) == 0);
+			if (fl.l_type == F_UNLCK)
+				break;
+			printf(" %s %ld+%ld", fl.l_type == F_RDLCK ? "read" : "write",
+			       (long)fl.l_start, (long)fl.l_len);
+			if (!fl.l_len)
+				break;
+		}
+		putchar('\n');
+		fflush(stdout);
+		_exit(0);
+	}
+	CHECK(ended(pid) == 0);
+}
+
+/*
+ * The lowest of an owner's locks is told, in whatever order they came: as they split and join.
+ */
+static void in_order(int fd)
+{
+	static const struct step {
+		const char *what;
+		int type;
+		off_t start, len;
+	} steps[] = {
+		{ "high", F_WRLCK, 40, 10 },          { "low", F_RDLCK, 10, 5 },
+		{ "between", F_WRLCK, 20, 5 },        { "lowest", F_WRLCK, 1, 5 },
+		{ "inside", F_RDLCK, 42, 2 },         { "its left", F_UNLCK, 40, 1 },
+		{ "over", F_WRLCK, 12, 10 },          { "joined left", F_WRLCK, 25, 3 },
+		{ "joined", F_WRLCK, 28, 13 },        { "read all", F_RDLCK, 5, 40 },
+		{ "hole", F_UNLCK, 15, 5 },           { "fill", F_RDLCK, 15, 5 },
+		{ "write inside", F_WRLCK, 7, 1 },    { "to the end", F_WRLCK, 30, 0 },
+		{ "cut its start", F_UNLCK, 25, 10 }, { "none", F_UNLCK, 0, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		CHECK(lock(fd, F_SETLK, steps[i].type, SEEK_SET, steps[i].start, steps[i].len) ==
+		      0);
+		list(steps[i].what, fd);
+	}
+}
+
 static void closing(int fd)
 {
 	int other = open(path, O_RDWR), copy = dup(fd);
@@ -386,6 +438,7 @@ int main(void)
 	CHECK(ftruncate(fd, 128) == 0);
 	ro = open(path, O_RDONLY);
 	records(fd, ro);
+	in_order(fd);
 	closing(fd);
 	open_files(fd);
 	flocks(fd);

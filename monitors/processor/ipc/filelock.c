@@ -8,7 +8,10 @@
  * Flow:	when a lock goes or shrinks, the threads that wait for the file and have no conflict
  *		any more are woken. Before a thread waits for a POSIX lock, the table follows owners
  *		from the holder to the lock that the holder waits for, through up to 64 waits, to
- *		find a deadlock. OFD locks and flock have no owner that could wait, as on Linux.
+ *		find a deadlock; each step asks the threads that wait, not the locks. OFD locks and
+ *		flock have no owner that could wait, as on Linux.
+ *		The table of files has as many buckets as files, and its hash has a random key, as
+ *		programs choose what they lock.
  * Locking:	lock (RANK_MONITOR) guards everything; no thread holds it while it waits.
  * Limits:	processors do not know each other's locks.
  */
@@ -17,17 +20,22 @@
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
 #include <kernel/panic.h>
+#include <kernel/random.h>
 #include <kernel/wait.h>
 #include <lib/errno.h>
-#include <lib/hash.h>
 #include <lib/list.h>
+#include <lib/siphash.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
+#include <processor/process/process.h>
 #include <processor/vfs/file.h>
 
-#define BUCKETS       256u
+#include "lock_tree.h"
+
+#define FIRST_BUCKETS 256u
 #define DEADLOCK_LOOK 64u
-#define NODE_SHARE    64u /* of the node's memory may be locks */
+#define NODE_SHARE    32u /* of the node's memory may be locks */
 
 struct lock_key {
 	uint64_t a, b, c;
@@ -36,14 +44,9 @@ struct lock_key {
 struct lock_file {
 	struct hlist_node link;
 	struct lock_key key;
-	struct list_head locks;   /* struct file_lock */
+	struct lock_tree tree;
 	struct list_head waiters; /* struct lock_waiter */
 	uint32_t users;           /* calls that use it */
-};
-
-struct file_lock {
-	struct list_head link;
-	struct lock_req what;
 };
 
 struct lock_waiter {               /* on the waiting thread's stack */
@@ -58,15 +61,19 @@ struct lock_waiter {               /* on the waiting thread's stack */
 };
 
 static struct mutex lock = MUTEX_INIT(lock, "filelock", RANK_MONITOR);
-static struct hlist_head buckets[BUCKETS]; /* lock */
-static LIST_HEAD(waiters);                 /* lock: of POSIX locks */
-static uint64_t look_number;               /* lock */
-static uint64_t nr_locks, nr_posix;        /* atomic; change under lock */
-static uint64_t nr_waiting;                /* atomic; changes under lock */
+static struct hlist_head first_buckets[FIRST_BUCKETS];
+static struct hlist_head *buckets = first_buckets; /* lock */
+static size_t nr_buckets = FIRST_BUCKETS;          /* lock; a power of two */
+static size_t nr_files;                            /* lock */
+static struct siphash_key hash_key;                /* lock; random once nr_files was not 0 */
+static LIST_HEAD(waiters);                         /* lock: of POSIX locks */
+static uint64_t look_number;                       /* lock */
+static uint64_t nr_posix;                          /* atomic; changes under lock */
+static uint64_t nr_waiting;                        /* atomic; changes under lock */
 
 uint64_t filelock_count(void)
 {
-	return __atomic_load_n(&nr_locks, __ATOMIC_RELAXED);
+	return kmem_count(KMEM_FILE_LOCKS);
 }
 GAUGE(filelock_gauge, "file.locks", "advisory locks", filelock_count);
 
@@ -94,7 +101,52 @@ static struct lock_key key_of(const struct file *f)
 
 static struct hlist_head *bucket_of(const struct lock_key *key)
 {
-	return &buckets[hash64_pair(hash64_pair(key->a, key->b), key->c) % BUCKETS];
+	const uint64_t words[] = { key->a, key->b, key->c };
+
+	return &buckets[siphash24(&hash_key, words, sizeof(words)) & (nr_buckets - 1)];
+}
+
+/* Of @nr buckets; without memory the table stays as it is, which is slower and not wrong. */
+static void rehash(size_t nr)
+{
+	struct hlist_head *fresh =
+		nr == FIRST_BUCKETS ? first_buckets : kcalloc(nr, sizeof(*fresh));
+	struct hlist_head *old = buckets;
+	const size_t nr_old = nr_buckets;
+
+	assert_mutex_held(&lock);
+	if (!fresh)
+		return;
+	buckets = fresh;
+	nr_buckets = nr;
+	for (size_t i = 0; i < nr_old; i++) {
+		struct lock_file *lf;
+		struct hlist_node *tmp;
+
+		hlist_for_each_entry_safe(lf, tmp, &old[i], link) {
+			hlist_del(&lf->link);
+			hlist_add_head(&lf->link, bucket_of(&lf->key));
+		}
+	}
+	if (old != first_buckets)
+		kfree(old);
+}
+
+size_t filelock_longest_chain(void)
+{
+	size_t longest = 0;
+
+	mutex_lock(&lock);
+	for (size_t i = 0; i < nr_buckets; i++) {
+		struct lock_file *lf;
+		size_t nr = 0;
+
+		hlist_for_each_entry(lf, &buckets[i], link)
+			nr++;
+		longest = MAX(longest, nr);
+	}
+	mutex_unlock(&lock);
+	return longest;
 }
 
 static struct lock_file *find_file(const struct lock_key *key)
@@ -113,12 +165,15 @@ static struct lock_file *get_file(const struct lock_key *key)
 	struct lock_file *lf = find_file(key);
 
 	if (!lf) {
-		lf = kzalloc(sizeof(*lf));
+		lf = kmem_alloc(kmem_current(), sizeof(*lf));
 		if (!lf)
 			return NULL;
 		lf->key = *key;
-		list_init(&lf->locks);
 		list_init(&lf->waiters);
+		if (!hash_key.k0)
+			random_bytes(&hash_key, sizeof(hash_key)); /* the table is empty */
+		if (++nr_files > nr_buckets)
+			rehash(2 * nr_buckets);
 		hlist_add_head(&lf->link, bucket_of(key));
 	}
 	lf->users++;
@@ -129,41 +184,15 @@ static void put_file(struct lock_file *lf)
 {
 	assert_mutex_held(&lock);
 	ASSERT(lf->users > 0);
-	if (--lf->users || !list_empty(&lf->locks))
+	if (--lf->users || !lock_tree_empty(&lf->tree))
 		return;
 	hlist_del(&lf->link);
-	kfree(lf);
+	kmem_free(lf);
+	if (--nr_files == 0 && nr_buckets != FIRST_BUCKETS)
+		rehash(FIRST_BUCKETS);
 }
 
 /* --- conflicts ----------------------------------------------------------------------- */
-
-static bool same_world(const struct lock_req *a, const struct lock_req *b)
-{
-	return (a->kind == LOCK_FLOCK) == (b->kind == LOCK_FLOCK);
-}
-
-static bool overlap(const struct lock_req *a, const struct lock_req *b)
-{
-	return a->start <= b->end && b->start <= a->end;
-}
-
-static bool in_the_way(const struct lock_req *held, const struct lock_req *req)
-{
-	return held->owner != req->owner && same_world(held, req) && overlap(held, req) &&
-	       (held->type == LOCK_WRITE || req->type == LOCK_WRITE);
-}
-
-static const struct file_lock *conflict(const struct lock_file *lf, const struct lock_req *req)
-{
-	const struct file_lock *l;
-
-	assert_mutex_held(&lock);
-	list_for_each_entry(l, &lf->locks, link) {
-		if (in_the_way(&l->what, req))
-			return l;
-	}
-	return NULL;
-}
 
 static void wake_waiters(struct lock_file *lf)
 {
@@ -171,7 +200,7 @@ static void wake_waiters(struct lock_file *lf)
 
 	assert_mutex_held(&lock);
 	list_for_each_entry(w, &lf->waiters, link) {
-		if (w->retry || conflict(lf, w->req))
+		if (w->retry || lock_tree_conflicts(&lf->tree, w->req))
 			continue;
 		__atomic_store_n(&w->retry, true, __ATOMIC_RELEASE);
 		wake_all(&w->wq);
@@ -185,21 +214,18 @@ static void wake_waiters(struct lock_file *lf)
 static bool look_behind(const struct lock_file *lf, const struct lock_req *req, const void *owner,
 			struct list_head *todo, unsigned int *left)
 {
-	const struct file_lock *l;
 	struct lock_waiter *w;
 
-	list_for_each_entry(l, &lf->locks, link) {
-		if (l->what.kind != LOCK_POSIX || !in_the_way(&l->what, req))
+	if (lock_tree_holds(&lf->tree, owner, req))
+		return true;
+	list_for_each_entry(w, &waiters, all_link) {
+		if (!*left)
+			break;
+		if (w->mark == look_number || !lock_tree_holds(&lf->tree, w->req->owner, req))
 			continue;
-		if (l->what.owner == owner)
-			return true;
-		list_for_each_entry(w, &waiters, all_link) {
-			if (w->req->owner != l->what.owner || w->mark == look_number || !*left)
-				continue;
-			w->mark = look_number;
-			list_add_tail(&w->todo, todo);
-			(*left)--;
-		}
+		w->mark = look_number;
+		list_add_tail(&w->todo, todo);
+		(*left)--;
 	}
 	return false;
 }
@@ -228,86 +254,147 @@ static struct file_lock *lock_create(void)
 {
 	const uint64_t max =
 		frames_total_count() * PAGE_SIZE / NODE_SHARE / sizeof(struct file_lock);
+	struct file_lock *l = kmem_alloc(kmem_current(), sizeof(*l));
 
-	return filelock_count() < max ? kzalloc(sizeof(struct file_lock)) : NULL;
+	assert_mutex_held(&lock);
+	if (l && !kmem_take(kmem_account_of(l), KMEM_FILE_LOCKS, 1, max)) {
+		kmem_free(l);
+		return NULL;
+	}
+	return l;
 }
 
-static void lock_add(struct lock_file *lf, struct file_lock *l)
+static void lock_free(struct file_lock *l)
 {
-	list_add_tail(&l->link, &lf->locks);
-	__atomic_add_fetch(&nr_locks, 1, __ATOMIC_SEQ_CST);
-	if (l->what.kind == LOCK_POSIX)
+	if (l)
+		kmem_give(kmem_account_of(l), KMEM_FILE_LOCKS, 1);
+	kmem_free(l);
+}
+
+static void free_empty(struct lock_file *lf, struct lock_owner *o)
+{
+	(void)lock_owner_free_empty(&lf->tree, o);
+}
+
+static void lock_add(struct lock_file *lf, struct lock_owner *o, struct file_lock *l)
+{
+	lock_insert(&lf->tree, o, l);
+	if (o->kind == LOCK_POSIX)
 		__atomic_add_fetch(&nr_posix, 1, __ATOMIC_SEQ_CST);
 }
 
-static void lock_remove(struct file_lock *l)
+static void lock_remove(struct lock_file *lf, struct file_lock *l)
 {
-	list_del(&l->link);
-	__atomic_sub_fetch(&nr_locks, 1, __ATOMIC_SEQ_CST);
-	if (l->what.kind == LOCK_POSIX)
+	lock_erase(&lf->tree, l);
+	if (l->owner->kind == LOCK_POSIX)
 		__atomic_sub_fetch(&nr_posix, 1, __ATOMIC_SEQ_CST);
-	kfree(l);
+	lock_free(l);
 }
 
-static bool touch(const struct lock_req *a, const struct lock_req *b)
-{
-	return overlap(a, b) || (a->end != INT64_MAX && a->end + 1 == b->start) ||
-	       (b->end != INT64_MAX && b->end + 1 == a->start);
-}
-
-/* Cut @req's range out of @l; what is left behind it goes into *@rest, which is used then. */
+/*
+ * Cut @req's range out of @l, which overlaps it; what is left behind the range goes into *@rest,
+ * which is used then.
+ */
 static void cut(struct lock_file *lf, struct file_lock *l, const struct lock_req *req,
 		struct file_lock **rest)
 {
-	const int64_t end = l->what.end;
+	const int64_t end = l->end;
 
-	if (end > req->end && l->what.start < req->start) {
-		(*rest)->what = l->what;
-		(*rest)->what.start = req->end + 1;
-		l->what.end = req->start - 1;
-		lock_add(lf, *rest);
+	if (end > req->end && l->start < req->start) {
+		(*rest)->type = l->type;
+		(*rest)->pid = l->pid;
+		(*rest)->start = req->end + 1;
+		(*rest)->end = end;
+		lock_move(&lf->tree, l, l->start, req->start - 1);
+		lock_add(lf, l->owner, *rest);
 		*rest = NULL;
-	} else if (l->what.start < req->start) {
-		l->what.end = req->start - 1;
+	} else if (l->start < req->start) {
+		lock_move(&lf->tree, l, l->start, req->start - 1);
 	} else if (end > req->end) {
-		l->what.start = req->end + 1;
+		lock_move(&lf->tree, l, req->end + 1, end);
 	} else {
-		lock_remove(l);
+		lock_remove(lf, l);
+	}
+}
+
+/*
+ * Take what @o has in @req's range away. Locks of @req's type that overlap the range or touch it
+ * go whole, and [*@start, *@end] grows by them.
+ */
+static void clear(struct lock_file *lf, struct lock_owner *o, const struct lock_req *req,
+		  struct file_lock **rest, int64_t *start, int64_t *end)
+{
+	const int64_t last = req->end == INT64_MAX ? INT64_MAX : req->end + 1;
+	struct file_lock *l, *next;
+
+	for (l = lock_owner_from(o, req->start ? req->start - 1 : 0); l && l->start <= last;
+	     l = next) {
+		next = lock_owner_next(l);
+		if (l->type == req->type) {
+			*start = MIN(*start, l->start);
+			*end = MAX(*end, l->end);
+			lock_remove(lf, l);
+		} else if (l->start <= req->end && req->start <= l->end) {
+			cut(lf, l, req, rest);
+		}
 	}
 }
 
 /* Nothing is in the way. All or nothing. */
 static int apply(struct lock_file *lf, const struct lock_req *req)
 {
-	struct file_lock *new = NULL, *rest = lock_create(), *l, *tmp;
-	struct lock_req whole = *req;
+	struct lock_owner *o = lock_owner_find(&lf->tree, req->kind, req->owner), *fresh = NULL;
+	struct file_lock *new = NULL, *rest = NULL;
+	int64_t start = req->start, end = req->end;
 
+	if (!o && req->type == LOCK_NONE)
+		return 0;
+	if (!o)
+		fresh = kmem_alloc(kmem_current(), sizeof(*fresh));
+	else
+		rest = lock_create();
 	if (req->type != LOCK_NONE)
 		new = lock_create();
 	/* Unlocking all that there is needs no memory: it always succeeds. */
-	if ((req->type != LOCK_NONE && !new) || (!rest && req->end != INT64_MAX)) {
-		kfree(new);
-		kfree(rest);
+	if ((req->type != LOCK_NONE && !new) || (!o && !fresh) ||
+	    (o && !rest && req->end != INT64_MAX)) {
+		kmem_free(fresh);
+		lock_free(new);
+		lock_free(rest);
 		return -ENOLCK;
 	}
-	list_for_each_entry_safe(l, tmp, &lf->locks, link) {
-		if (l->what.owner != req->owner || l->what.kind != req->kind)
-			continue;
-		if (l->what.type == req->type && touch(&l->what, &whole)) {
-			whole.start = MIN(whole.start, l->what.start);
-			whole.end = MAX(whole.end, l->what.end);
-			lock_remove(l);
-		} else if (overlap(&l->what, req)) {
-			cut(lf, l, req, &rest);
-		}
+	if (fresh) {
+		fresh->kind = req->kind;
+		fresh->who = req->owner;
+		lock_owner_add(&lf->tree, fresh);
+		o = fresh;
 	}
+	clear(lf, o, req, &rest, &start, &end);
 	if (new) {
-		new->what = whole;
-		lock_add(lf, new);
+		new->type = (uint8_t)req->type;
+		new->pid = req->pid;
+		new->start = start;
+		new->end = end;
+		lock_add(lf, o, new);
 	}
-	kfree(rest);
+	free_empty(lf, o);
+	lock_free(rest);
 	wake_waiters(lf);
 	return 0;
+}
+
+/* All that @who has with @kind. True: there was something. */
+static bool drop_owner(struct lock_file *lf, enum lock_kind kind, const void *who)
+{
+	struct lock_owner *o = lock_owner_find(&lf->tree, kind, who);
+	struct file_lock *l;
+
+	if (!o)
+		return false;
+	while ((l = lock_owner_from(o, 0)))
+		lock_remove(lf, l);
+	free_empty(lf, o);
+	return true;
 }
 
 /*
@@ -316,16 +403,14 @@ static int apply(struct lock_file *lf, const struct lock_req *req)
  */
 static bool give_up(struct lock_file *lf, const struct lock_req *req)
 {
-	struct file_lock *l, *tmp;
+	const struct lock_owner *o = lock_owner_find(&lf->tree, LOCK_FLOCK, req->owner);
 
-	list_for_each_entry_safe(l, tmp, &lf->locks, link) {
-		if (l->what.owner != req->owner || l->what.kind != LOCK_FLOCK)
-			continue;
-		if (l->what.type == req->type)
-			return true;
-		lock_remove(l);
-		wake_waiters(lf);
-	}
+	if (!o)
+		return false;
+	if (lock_owner_from(o, 0)->type == req->type)
+		return true;
+	drop_owner(lf, LOCK_FLOCK, req->owner);
+	wake_waiters(lf);
 	return false;
 }
 
@@ -368,7 +453,7 @@ int filelock_set(struct file *f, const struct lock_req *req, bool wait)
 		f->has_locks = true;
 	if (req->kind == LOCK_FLOCK && give_up(lf, req))
 		goto out;
-	while (!err && req->type != LOCK_NONE && conflict(lf, req)) {
+	while (!err && req->type != LOCK_NONE && lock_tree_conflicts(&lf->tree, req)) {
 		if (!wait)
 			err = -EAGAIN;
 		else if (req->kind == LOCK_POSIX && would_deadlock(lf, req))
@@ -393,9 +478,9 @@ bool filelock_test(const struct file *f, const struct lock_req *req, struct lock
 	mutex_lock(&lock);
 	lf = find_file(&key);
 	if (lf)
-		l = conflict(lf, req);
+		l = lock_tree_first(&lf->tree, req);
 	if (l)
-		*found = l->what;
+		*found = lock_as_req(l);
 	mutex_unlock(&lock);
 	return l;
 }
@@ -403,7 +488,6 @@ bool filelock_test(const struct file *f, const struct lock_req *req, struct lock
 void filelock_drop(const struct file *f, const void *owner)
 {
 	const struct lock_key key = key_of(f);
-	struct file_lock *l, *tmp;
 	struct lock_file *lf;
 	bool dropped = false;
 
@@ -411,12 +495,8 @@ void filelock_drop(const struct file *f, const void *owner)
 	lf = find_file(&key);
 	if (lf) {
 		lf->users++;
-		list_for_each_entry_safe(l, tmp, &lf->locks, link) {
-			if (l->what.owner != owner)
-				continue;
-			lock_remove(l);
-			dropped = true;
-		}
+		for (enum lock_kind kind = LOCK_POSIX; kind <= LOCK_FLOCK; kind++)
+			dropped |= drop_owner(lf, kind, owner);
 		if (dropped)
 			wake_waiters(lf);
 		put_file(lf);

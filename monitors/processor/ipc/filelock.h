@@ -43,6 +43,8 @@ void filelock_drop(const struct file *f, const void *owner);
 bool filelock_any_posix(void);
 /* Locks of the node. */
 uint64_t filelock_count(void);
+/* Files in the fullest bucket of the table; for tests. */
+size_t filelock_longest_chain(void);
 /* Threads that wait for one, for tests. */
 uint64_t filelock_waiting(void);
 
