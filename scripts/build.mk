@@ -136,6 +136,12 @@ ifneq ($(LLVM),1)
 LDFLAGS += $(shell $(LD) --help | grep -q no-warn-rwx-segments && echo --no-warn-rwx-segments)
 endif
 
+# --- third-party sources
+
+ifeq ($(CONFIG_LWIP),y)
+include $(srctree)/scripts/lwip.mk
+endif
+
 # --- what to build: read the fragments
 
 objects :=
@@ -159,6 +165,10 @@ endef
 top_folders := lib arch/x86 kernel mm drivers net fs monitors/proto monitors/ctl monitors/cluster \
 	managers monitors/$(ROLE)
 $(foreach d,$(top_folders),$(if $(wildcard $(srctree)/$(d)/Makefile),$(strip $(call descend,$(d)))))
+
+ifeq ($(CONFIG_LWIP),y)
+objects += $(addprefix $(shared)/lwip/,$(lwip_objects))
+endif
 
 duplicates := $(filter-out 1,$(foreach o,$(sort $(objects)),$(words $(filter $(o),$(objects)))))
 ifneq ($(duplicates),)
@@ -204,6 +214,11 @@ $(shared)/%.o: $(srctree)/%.c $(shared_flags_stamp) $(shared_autoconf) | $(crc_t
 	$(call compile,$(shared_cppflags))
 $(shared)/%.o: $(srctree)/%.S $(shared_flags_stamp) $(shared_autoconf) | $(crc_tables)
 	$(call assemble,$(shared_cppflags))
+
+$(shared)/lwip/%.o: $(lwip)/src/%.c $(shared_flags_stamp) $(shared_autoconf) \
+		$(wildcard $(srctree)/net/lwip/port/*.h) | $(crc_tables)
+	$(call cmd,CC,lwip/$*.o,$(call object,$(shared_cppflags) $(lwip_flags) $(filter-out \
+		$(warnings) $(werror),$(KCFLAGS))))
 
 $(O)/kernel.lds: $(srctree)/arch/x86/kernel.lds.S $(flags_stamp) $(autoconf)
 	$(call cmd,LDS,$(@F),$(CC) -E -P -MMD -MT $@ -MF $@.d $(KCPPFLAGS) -D__ASSEMBLER__ -x c \

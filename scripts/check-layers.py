@@ -19,6 +19,7 @@ monitors/cluster; monitors/* and managers. The rules:
   - the protocols stay at the edge of monitors/processor: only the files of EDGE include <proto/...>
     or name what is declared there, comments included, and only they include the headers of
     EDGE_HEADERS;
+  - lwIP's headers are for net/lwip alone: see THIRD_PARTY;
   - the C library's headers are used only where __TESSERA_HOST__ is defined;
   - only monitors/<role>/ may test CONFIG_ROLE_*, beside Kconfig and the makefiles on top;
   - a .c file includes its own header first.
@@ -100,6 +101,11 @@ EDGE = {
 EDGE_HEADERS = {"processor/client/convert.h", "processor/excache/home_wire.h"}
 PROTOCOL_NAME = re.compile(r"\b(?:PM|pm|PS|ps|MP|mp|PROTO|proto)_\w+")
 ROLES = {"processor", "memory", "storage"}
+# Folders that see third-party headers: lwIP's, and what it wants of a C library.
+THIRD_PARTY = {
+    "net/lwip": ("lwip/", "netif/", "lwip_hooks.h", "stdlib.h"),
+    "net/lwip/port": ("string.h", "stdlib.h"),
+}
 # Headers that a freestanding compiler provides itself.
 FREESTANDING = {"stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "limits.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[>"]')
@@ -184,6 +190,8 @@ def check_include(path, quote, inc, prefixes, host_only):
 
     if quote == '"':
         return "a quoted include stays in its own folder" if "/" in inc else None
+    if inc.startswith(THIRD_PARTY.get(path.parent.as_posix(), ())):
+        return None
     prefix = inc.split("/")[0]
     if "/" not in inc or (prefix not in prefixes and prefix != "generated"):
         if inc in FREESTANDING or host_only:

@@ -15,7 +15,8 @@ def arguments(flags, system_headers):
     for word in words:
         if word in ("-include", "-isystem"):
             name = next(words)
-            if word == "-include" or system_headers:
+            # Third-party headers are below build/sources; the others are the compiler's.
+            if word == "-include" or system_headers or "/build/sources/" in name:
                 kept += [word, name]
         elif word.startswith(KEPT) and not word.startswith(GCC_ONLY):
             kept.append(word)

@@ -7,7 +7,7 @@
 set -euo pipefail
 
 declare -A packages=(
-	[build]="gcc make git python3-venv"
+	[build]="gcc make git python3-venv xz-utils"
 	[run]="qemu-system-x86 e2fsprogs busybox-static"
 	[test]="clang lld llvm libclang-rt-14-dev libcmocka-dev musl-tools cpio sparse"
 )
@@ -16,7 +16,7 @@ declare -A packages=(
 declare -A evidence=(
 	[gcc]=gcc [make]=make [git]=git [qemu-system-x86]=qemu-system-x86_64 [e2fsprogs]=mke2fs
 	[busybox-static]=busybox [clang]=clang [lld]=ld.lld [llvm]=llvm-nm [musl-tools]=musl-gcc
-	[cpio]=cpio [sparse]=sparse
+	[cpio]=cpio [sparse]=sparse [xz-utils]=xz
 )
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 

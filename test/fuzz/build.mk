@@ -59,6 +59,8 @@ endef
 lib_objects := $(call folder-objects,lib)
 shim_objects := $(patsubst $(srctree)/%.c,%.o,$(sort $(wildcard $(srctree)/test/host/shim/*.c)))
 
+include $(srctree)/scripts/lwip.mk
+
 names := $(patsubst %.c,%,$(notdir $(sort $(wildcard $(srctree)/test/fuzz/*_fuzz.c))))
 include $(sort $(filter-out %/build.mk,$(wildcard $(srctree)/test/fuzz/*.mk)))
 
@@ -82,6 +84,14 @@ $(O)/obj/%.o: $(srctree)/%.c $(flags_stamp) $(autoconf) | $(crc_tables)
 	@mkdir -p $(@D)
 	$(call cmd,FUZZCC,$*.o,$(FUZZCC) -MMD -MP -MT $@ $(FUZZ_CPPFLAGS) $(FUZZ_CFLAGS) \
 		-c -o $@ $<)
+
+$(O)/obj/net/lwip/%.o $(O)/obj/test/fuzz/tcpip_fuzz.o: FUZZ_CPPFLAGS += $(lwip_includes)
+# Its own pointers into packets are unaligned where x86 allows it.
+$(O)/obj/lwip/%.o: $(lwip)/src/%.c $(flags_stamp) $(autoconf)
+	@mkdir -p $(@D)
+	$(call cmd,FUZZCC,lwip/$*.o,$(FUZZCC) -MMD -MP -MT $@ $(FUZZ_CPPFLAGS) $(lwip_flags) \
+		$(filter-out $(warnings) $(werror) -fsanitize=address%,$(FUZZ_CFLAGS)) \
+		-fsanitize=address -c -o $@ $<)
 
 .SECONDEXPANSION:
 $(programs): $(O)/%: $$(addprefix $(O)/obj/,$$(objects-$$*)) $(srctree)/test/host/sections.lds

@@ -65,6 +65,8 @@ lib_code := $(filter-out %_test.o,$(lib_objects))
 shim_objects := $(patsubst $(srctree)/%.c,%.o,$(sort $(wildcard $(srctree)/test/host/shim/*.c))) \
 	test/host/runner.o
 
+include $(srctree)/scripts/lwip.mk
+
 prog-y :=
 include $(sort $(filter-out %/build.mk,$(wildcard $(srctree)/test/host/*.mk)))
 
@@ -88,6 +90,14 @@ $(crc_tables): $(srctree)/scripts/gen-crc-tables.py
 $(O)/obj/%.o: $(srctree)/%.c $(flags_stamp) $(autoconf) | $(crc_tables)
 	@mkdir -p $(@D)
 	$(call cmd,HOSTCC,$*.o,$(HOSTCC) -MMD -MP -MT $@ $(HOST_CPPFLAGS) $(HOST_CFLAGS) \
+		-c -o $@ $<)
+
+$(O)/obj/net/lwip/%.o: HOST_CPPFLAGS += $(lwip_includes)
+# Its own pointers into packets are unaligned where x86 allows it.
+$(O)/obj/lwip/%.o: $(lwip)/src/%.c $(flags_stamp) $(autoconf)
+	@mkdir -p $(@D)
+	$(call cmd,HOSTCC,lwip/$*.o,$(HOSTCC) -MMD -MP -MT $@ $(HOST_CPPFLAGS) $(lwip_flags) \
+		$(filter-out $(warnings) $(werror) -fsanitize=%,$(HOST_CFLAGS)) -fsanitize=address \
 		-c -o $@ $<)
 
 .SECONDEXPANSION:
