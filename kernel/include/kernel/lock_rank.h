@@ -34,6 +34,7 @@ enum lock_rank {
 	RANK_FS_SUPER = 68,   /* ext4: the superblock */
 	RANK_FS_JOURNAL = 70, /* the tail of a journal: checkpoints */
 	RANK_NET = 72,        /* connection tables, set-up and tear-down */
+	RANK_NET_STACK = 74,  /* the TCP/IP stack to the outside */
 	RANK_NET_PEER = 76,   /* one peer or session */
 	RANK_NET_SETUP = 80,  /* connection set-up of the RPC layer */
 	RANK_CM = 81,         /* connection manager: one port's connections */
