@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The TCP/IP stack on a card that is part of the test: it answers DHCP, and brings back frames to
+ * its own address, so that the stack talks to itself; it may lose, double and delay frames.
+ */
+#include <drivers/netdev.h>
+#include <kernel/mutex.h>
+#include <kernel/thread.h>
+#include <lib/byteorder.h>
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <lib/prng.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <net/tcpip.h>
+#include <shim/shim.h>
+
+#define NR_WAITING 512u
+
+static const uint8_t own_mac[6] = { 0x52, 0x54, 0, 1, 2, 3 };
+static const uint8_t own_ip[4] = { 10, 0, 2, 15 };
+static const uint8_t server_ip[4] = { 10, 0, 2, 2 };
+
+/* Frames on their way back, and tokens that the card has done with. */
+static struct {
+	struct spinlock lock;
+	struct net_pool pool;
+	struct net_rxbuf *frames[NR_WAITING];
+	void *tokens[NR_WAITING];
+	unsigned int nr_frames, nr_tokens;
+	unsigned int disorder; /* per cent of frames that are lost, doubled or delayed, each */
+	bool deaf;             /* all are lost */
+	struct prng rng;
+	struct netdev nd;
+} card = { .lock = SPINLOCK_INIT("card", RANK_SPIN_QUEUE) };
+
+static struct net_rxbuf *new_frame(const uint8_t *bytes, size_t len)
+{
+	struct net_rxbuf *b = net_rxbuf_get(&card.pool);
+
+	if (b) {
+		memcpy(b->base, bytes, len);
+		b->len = b->frame_len = (uint32_t)len;
+	}
+	return b;
+}
+
+static void push_frame(struct net_rxbuf *b)
+{
+	if (b && card.nr_frames < NR_WAITING)
+		card.frames[card.nr_frames++] = b;
+	else
+		net_frame_free(b);
+}
+
+static uint16_t ip_sum(const uint8_t *p, size_t len)
+{
+	uint32_t sum = 0;
+
+	for (size_t i = 0; i < len; i += 2)
+		sum += (uint32_t)(p[i] << 8 | p[i + 1]);
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+/* OFFER for DISCOVER, ACK for REQUEST. */
+static void answer_dhcp(const uint8_t *f, size_t len)
+{
+	static const uint8_t options[] = {
+		53, 1, 0, 54,  4,   10,  0, 2, 2, 51, 4, 0, 1, 0,
+		0,  1, 4, 255, 255, 255, 0, 3, 4, 10, 0, 2, 2, 255,
+	};
+	uint8_t r[14 + 20 + 8 + 240 + sizeof(options)] = { 0 };
+	uint8_t *ip = r + 14, *udp = ip + 20, *b = udp + 8;
+	uint16_t sum;
+
+	if (len < 14 + 28 + 243)
+		return;
+	memcpy(r, own_mac, 6);
+	memcpy(r + 6, "\x52\x55\x0a\x00\x02\x02\x08\x00", 8);
+	memcpy(ip, (const uint8_t[]){ 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17 }, 10);
+	ip[2] = (sizeof(r) - 14) >> 8;
+	ip[3] = (sizeof(r) - 14) & 0xff;
+	memcpy(ip + 12, server_ip, 4);
+	memset(ip + 16, 255, 4);
+	sum = ip_sum(ip, 20);
+	ip[10] = (uint8_t)(sum >> 8);
+	ip[11] = (uint8_t)sum;
+	memcpy(udp, (const uint8_t[]){ 0, 67, 0, 68 }, 4);
+	udp[4] = (sizeof(r) - 34) >> 8;
+	udp[5] = (sizeof(r) - 34) & 0xff;
+	memcpy(b, f + 42, 44); /* transaction, hardware address */
+	b[0] = 2;
+	memcpy(b + 16, own_ip, 4);
+	memcpy(b + 236, "\x63\x82\x53\x63", 4);
+	memcpy(b + 240, options, sizeof(options));
+	b[242] = f[42 + 242] == 1 ? 2 : 5;
+	push_frame(new_frame(r, sizeof(r)));
+}
+
+static int card_transmit(struct netdev *nd, unsigned int queue, const struct net_tx *tx)
+{
+	unsigned long flags;
+	uint8_t f[2048];
+	size_t len = 0;
+
+	(void)nd;
+	(void)queue;
+	for (unsigned int i = 0; i < tx->nr_segs; i++) {
+		memcpy(f + len, tx->segs[i].buf, tx->segs[i].len);
+		len += tx->segs[i].len;
+	}
+	flags = spin_lock_irqsave(&card.lock);
+	if (card.nr_tokens == NR_WAITING) {
+		spin_unlock_irqrestore(&card.lock, flags);
+		return -ENOSPC;
+	}
+	card.tokens[card.nr_tokens++] = tx->token;
+	if (len > 42 && f[12] == 8 && f[13] == 0 && f[23] == 17 && f[37] == 67) {
+		answer_dhcp(f, len);
+	} else if (card.deaf || prng_below(&card.rng, 100) < card.disorder) {
+		/* It is lost. */
+	} else if ((f[12] == 8 && f[13] == 6 && !memcmp(f + 38, own_ip, 4)) ||
+		   (f[12] == 8 && f[13] == 0 && !memcmp(f + 30, own_ip, 4))) {
+		push_frame(new_frame(f, len));
+		if (prng_below(&card.rng, 100) < card.disorder)
+			push_frame(new_frame(f, len));
+		if (card.nr_frames > 1 && prng_below(&card.rng, 100) < card.disorder) {
+			struct net_rxbuf *b = card.frames[card.nr_frames - 1];
+
+			card.frames[card.nr_frames - 1] = card.frames[card.nr_frames - 2];
+			card.frames[card.nr_frames - 2] = b;
+		}
+	}
+	spin_unlock_irqrestore(&card.lock, flags);
+	return 0;
+}
+
+/* Like a card that interrupts for received frames only: what is sent waits for the next poll. */
+static void card_kick(struct netdev *nd, unsigned int queue)
+{
+	if (__atomic_load_n(&card.nr_frames, __ATOMIC_ACQUIRE))
+		nd->user->wake(nd, queue);
+}
+
+static unsigned int card_poll(struct netdev *nd, unsigned int queue, unsigned int budget)
+{
+	struct net_rxbuf *frames[NR_WAITING];
+	void *tokens[NR_WAITING];
+	unsigned int nr, nr_tokens;
+	unsigned long flags;
+
+	(void)queue;
+	(void)budget;
+	flags = spin_lock_irqsave(&card.lock);
+	nr = card.nr_frames;
+	nr_tokens = card.nr_tokens;
+	memcpy(frames, card.frames, sizeof(frames));
+	memcpy(tokens, card.tokens, sizeof(tokens));
+	card.nr_frames = card.nr_tokens = 0;
+	spin_unlock_irqrestore(&card.lock, flags);
+	for (unsigned int i = 0; i < nr_tokens; i++)
+		nd->user->sent(nd, tokens[i], 0);
+	for (unsigned int i = 0; i < nr; i++)
+		nd->user->received(nd, frames[i]);
+	return nr;
+}
+
+static bool card_arm(struct netdev *nd, unsigned int queue)
+{
+	(void)nd;
+	(void)queue;
+	return __atomic_load_n(&card.nr_frames, __ATOMIC_ACQUIRE);
+}
+
+static int card_open(struct netdev *nd)
+{
+	nd->link_up = true;
+	return 0;
+}
+
+static void card_close(struct netdev *nd)
+{
+	nd->link_up = false;
+}
+
+static void card_stats(struct netdev *nd, struct netdev_stats *out)
+{
+	(void)nd;
+	(void)out;
+}
+
+static const struct netdev_ops card_ops = {
+	.open = card_open,
+	.close = card_close,
+	.transmit = card_transmit,
+	.kick = card_kick,
+	.poll = card_poll,
+	.arm = card_arm,
+	.stats = card_stats,
+};
+
+/* --- users */
+
+struct end {
+	struct tcpip_conn *c;
+	unsigned int connected, gone;
+	int error;
+};
+
+static void on_connected(void *arg)
+{
+	__atomic_fetch_add(&((struct end *)arg)->connected, 1, __ATOMIC_RELEASE);
+}
+
+static void on_event(void *arg)
+{
+	(void)arg;
+}
+
+static void on_gone(void *arg, int err)
+{
+	struct end *e = arg;
+
+	e->error = err;
+	__atomic_fetch_add(&e->gone, 1, __ATOMIC_RELEASE);
+}
+
+static const struct tcpip_conn_user end_user = {
+	.connected = on_connected,
+	.readable = on_event,
+	.writable = on_event,
+	.gone = on_gone,
+};
+
+static int on_accepted(void *arg, struct tcpip_conn *c, const struct tcpip_name *local,
+		       const struct tcpip_name *remote)
+{
+	struct end *e = arg;
+
+	if (local->port != 80 || remote->port < 1000 || e->c)
+		return -ECONNREFUSED;
+	tcpip_set_user(c, &end_user, e);
+	__atomic_store_n(&e->c, c, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static struct tcpip_name name_of(const uint8_t ip[4], uint16_t port)
+{
+	struct tcpip_name n = { .addr = { [10] = 0xff, [11] = 0xff }, .port = port };
+
+	memcpy(n.addr + 12, ip, 4);
+	return n;
+}
+
+/* Wait for @cond; the clock runs ahead, for the stack's timers. */
+#define WAIT_FOR(t, cond)                                           \
+	do {                                                        \
+		unsigned int tries_ = 0;                            \
+		while (!(cond) && tries_++ < 20000) {               \
+			if (tries_ % 10 == 0)                       \
+				shim_time_advance_ns(20 * 1000000); \
+			thread_sleep_ns(20000);                     \
+		}                                                   \
+		ASSERT_TRUE(t, cond);                               \
+	} while (0)
+
+static bool has_address(void)
+{
+	struct tcpip_interface i;
+
+	return tcpip_interface(0, &i) && i.prefix4 == 24;
+}
+
+static bool is_gone(struct tcpip_conn *c)
+{
+	struct tcpip_status s;
+
+	tcpip_status(c, &s);
+	return s.gone;
+}
+
+static bool has_ended(struct tcpip_conn *c)
+{
+	struct tcpip_status s;
+
+	tcpip_status(c, &s);
+	return s.ended;
+}
+
+static void start(struct ktest *t)
+{
+	static bool started;
+
+	if (!started) {
+		started = true;
+		ASSERT_EQ(t, net_pool_init(&card.pool, 1024), 0);
+		card.nd = (struct netdev){ .ops = &card_ops, .mtu = 1500, .nr_queues = 1 };
+		memcpy(card.nd.addr, own_mac, 6);
+		ASSERT_EQ(t, netdev_register(&card.nd), 0);
+		ASSERT_EQ(t, shim_initcalls_run(), 0);
+	}
+	prng_seed(&card.rng, 14);
+	card.disorder = 0;
+	card.deaf = false;
+	WAIT_FOR(t, has_address());
+}
+
+/* A connection of the stack to itself: @a has asked, @b was accepted. */
+static bool connect_pair(struct ktest *t, struct tcpip_listener **l, struct end *a, struct end *b)
+{
+	static uint16_t port = 40000;
+	const struct tcpip_name any = { .port = 80 }, to = name_of(own_ip, 80);
+	const struct tcpip_name from = { .addr = { 0 }, .port = port++ };
+	unsigned int tries = 0;
+
+	EXPECT_EQ(t, tcpip_listen(&any, 8, on_accepted, b, l), 0);
+	EXPECT_EQ(t, tcpip_connect(&from, &to, &end_user, a, &a->c), 0);
+	while (!(__atomic_load_n(&a->connected, __ATOMIC_ACQUIRE) &&
+		 __atomic_load_n(&b->c, __ATOMIC_ACQUIRE)) &&
+	       tries++ < 20000) {
+		if (tries % 10 == 0)
+			shim_time_advance_ns(20 * 1000000);
+		thread_sleep_ns(20000);
+	}
+	EXPECT_TRUE(t, a->connected && b->c);
+	return a->connected && b->c;
+}
+
+static void an_address_by_dhcp(struct ktest *t)
+{
+	const struct tcpip_name out = name_of((const uint8_t[]){ 192, 0, 2, 1 }, 1);
+	struct tcpip_name own = name_of(own_ip, 0);
+	struct tcpip_interface i;
+	uint8_t from[16];
+
+	start(t);
+	ASSERT_TRUE(t, tcpip_interface(0, &i));
+	EXPECT_STREQ(t, i.name, "eth0");
+	EXPECT_EQ(t, i.index, 2u);
+	EXPECT_TRUE(t, i.up);
+	EXPECT_EQ(t, i.mtu, 1500u);
+	EXPECT_TRUE(t, !memcmp(i.addr4, own_ip, 4) && !memcmp(i.gateway4, server_ip, 4));
+	EXPECT_FALSE(t, tcpip_interface(1, &i));
+	EXPECT_TRUE(t, tcpip_is_own(own.addr));
+	EXPECT_FALSE(t, tcpip_is_own(out.addr));
+	EXPECT_EQ(t, tcpip_source_for(&out, from), 0);
+	EXPECT_TRUE(t, !memcmp(from, own.addr, 16));
+}
+
+/* Both ways at once, the receiver in pieces of odd sizes; every byte is checked. */
+static void transfer(struct ktest *t, size_t total)
+{
+	struct end a = { 0 }, b = { 0 };
+	struct tcpip_listener *l;
+	size_t sent = 0, got = 0;
+	unsigned int idle = 0;
+	uint8_t out[3000];
+
+	ASSERT_TRUE(t, connect_pair(t, &l, &a, &b));
+	for (unsigned int i = TCPIP_NODELAY; i <= TCPIP_TOS; i++)
+		tcpip_set_option(a.c, (enum tcpip_option)i, i == TCPIP_CORK ? 0 : 64);
+	while (got < total && idle < 20000) {
+		const size_t want = MIN(total - sent, sizeof(out));
+		struct tcpip_data *d;
+		size_t used = 0, len;
+		const uint8_t *p;
+		ssize_t n = 0;
+
+		for (size_t i = 0; i < want; i++)
+			out[i] = (uint8_t)((sent + i) * 7 + ((sent + i) >> 8));
+		if (want)
+			n = tcpip_send(a.c, out, want, false);
+		ASSERT_TRUE(t, n >= 0 || n == -EAGAIN);
+		sent += n > 0 ? (size_t)n : 0;
+		d = tcpip_take(b.c, 5000);
+		while (d && used < 5000 && (p = tcpip_data_bytes(d, used, &len)) != NULL) {
+			len = MIN(len, 5000 - used);
+			for (size_t i = 0; i < len; i++) {
+				ASSERT_EQ(t, p[i], (uint8_t)((got + i) * 7 + ((got + i) >> 8)));
+			}
+			got += len;
+			used += len;
+		}
+		if (d)
+			tcpip_give_back(b.c, d, used);
+		if (!used && n <= 0) {
+			if (++idle % 10 == 0)
+				shim_time_advance_ns(20 * 1000000);
+			thread_sleep_ns(20000);
+		} else {
+			idle = 0;
+		}
+	}
+	EXPECT_EQ(t, got, total);
+	EXPECT_EQ(t, tcpip_end(a.c), 0);
+	WAIT_FOR(t, has_ended(b.c));
+	EXPECT_FALSE(t, has_ended(a.c)); /* half closed */
+	EXPECT_EQ(t, tcpip_send(a.c, out, 1, false), -EPIPE);
+	EXPECT_EQ(t, tcpip_send(b.c, out, 1, false), 1);
+	EXPECT_EQ(t, tcpip_end(b.c), 0);
+	WAIT_FOR(t, has_ended(a.c));
+	EXPECT_EQ(t, a.error, 0);
+	tcpip_close(a.c, false);
+	tcpip_close(b.c, false);
+	tcpip_unlisten(l);
+}
+
+static void bytes_arrive(struct ktest *t)
+{
+	start(t);
+	transfer(t, 3000000);
+}
+
+static void bytes_arrive_over_a_bad_wire(struct ktest *t)
+{
+	start(t);
+	card.disorder = 3;
+	transfer(t, 400000);
+}
+
+static void closing_with_unread_bytes_resets(struct ktest *t)
+{
+	struct end a = { 0 }, b = { 0 };
+	struct tcpip_listener *l;
+	struct tcpip_status s;
+
+	start(t);
+	ASSERT_TRUE(t, connect_pair(t, &l, &a, &b));
+	tcpip_status(a.c, &s);
+	EXPECT_TRUE(t, s.connected && s.writable && !s.gone && !s.ended);
+	EXPECT_EQ(t, s.room, 512u * 1024);
+	EXPECT_EQ(t, s.unsent, 0u);
+	EXPECT_EQ(t, tcpip_send(a.c, "hello", 5, false), 5);
+	do {
+		thread_sleep_ns(20000);
+		tcpip_status(b.c, &s);
+	} while (s.readable < 5);
+	EXPECT_EQ(t, s.state, 1u);
+	tcpip_close(b.c, false);
+	WAIT_FOR(t, is_gone(a.c));
+	EXPECT_EQ(t, a.gone, 1u);
+	EXPECT_EQ(t, a.error, -ECONNRESET);
+	EXPECT_EQ(t, tcpip_send(a.c, "x", 1, false), -EPIPE);
+	tcpip_close(a.c, false);
+	tcpip_unlisten(l);
+}
+
+struct queue {
+	struct tcpip_conn *c[4];
+	unsigned int nr;
+};
+
+static int on_queued(void *arg, struct tcpip_conn *c, const struct tcpip_name *local,
+		     const struct tcpip_name *remote)
+{
+	static struct end ends[4];
+	struct queue *q = arg;
+
+	(void)local;
+	(void)remote;
+	if (q->nr == ARRAY_SIZE(q->c))
+		return -ECONNREFUSED;
+	tcpip_set_user(c, &end_user, &ends[q->nr]);
+	q->c[q->nr] = c;
+	__atomic_store_n(&q->nr, q->nr + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* A SYN for which there is no place is lost, and its repetition finds one. */
+static void a_backlog_is_of_what_is_not_accepted(struct ktest *t)
+{
+	const struct tcpip_name any = { .port = 82 }, to = name_of(own_ip, 82);
+	struct end ends[3] = { 0 };
+	struct queue q = { 0 };
+	struct tcpip_listener *l;
+
+	start(t);
+	ASSERT_EQ(t, tcpip_listen(&any, 2, on_queued, &q, &l), 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		const struct tcpip_name from = { .port = (uint16_t)(39100 + i) };
+
+		EXPECT_EQ(t, tcpip_connect(&from, &to, &end_user, &ends[i], &ends[i].c), 0);
+	}
+	WAIT_FOR(t, __atomic_load_n(&q.nr, __ATOMIC_ACQUIRE) == 2);
+	for (unsigned int i = 0; i < 100; i++) {
+		shim_time_advance_ns(50 * 1000000);
+		thread_sleep_ns(20000);
+	}
+	EXPECT_EQ(t, q.nr, 2u);
+	EXPECT_EQ(t, ends[2].connected + ends[2].gone, 0u);
+	tcpip_accept(q.c[0]);
+	WAIT_FOR(t, __atomic_load_n(&q.nr, __ATOMIC_ACQUIRE) == 3);
+	WAIT_FOR(t, __atomic_load_n(&ends[2].connected, __ATOMIC_ACQUIRE));
+	tcpip_set_backlog(l, 1);
+	tcpip_unlisten(l);
+	tcpip_accept(q.c[1]); /* its listener is gone */
+	for (unsigned int i = 0; i < 3; i++) {
+		tcpip_close(q.c[i], true);
+		WAIT_FOR(t, __atomic_load_n(&ends[i].gone, __ATOMIC_ACQUIRE));
+		EXPECT_EQ(t, ends[i].error, -ECONNRESET);
+		tcpip_close(ends[i].c, false);
+	}
+}
+
+static void nobody_listens(struct ktest *t)
+{
+	const struct tcpip_name to = name_of(own_ip, 81), from = { .port = 39000 };
+	struct end a = { 0 };
+
+	start(t);
+	EXPECT_EQ(t, tcpip_connect(&from, &to, &end_user, &a, &a.c), 0);
+	WAIT_FOR(t, __atomic_load_n(&a.gone, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(t, a.error, -ECONNREFUSED);
+	EXPECT_EQ(t, a.connected, 0u);
+	tcpip_close(a.c, false);
+}
+
+static void nobody_answers(struct ktest *t)
+{
+	const struct tcpip_name to = name_of(own_ip, 80), from = { .port = 39001 };
+	struct end a = { 0 };
+
+	start(t);
+	card.deaf = true;
+	EXPECT_EQ(t, tcpip_connect(&from, &to, &end_user, &a, &a.c), 0);
+	for (int i = 0; i < 2000 && !__atomic_load_n(&a.gone, __ATOMIC_ACQUIRE); i++) {
+		shim_time_advance_ns(250 * 1000000);
+		thread_sleep_ns(200000);
+	}
+	EXPECT_EQ(t, a.gone, 1u);
+	EXPECT_EQ(t, a.error, -ETIMEDOUT);
+	tcpip_close(a.c, false);
+}
+
+struct box {
+	unsigned int nr;
+	size_t len;
+	uint8_t bytes[4000];
+	struct tcpip_name from;
+};
+
+static void on_datagram(void *arg, const struct tcpip_name *from, const struct tcpip_name *to,
+			const void *data, size_t len)
+{
+	struct box *box = arg;
+
+	if (to->port == 53 && len <= sizeof(box->bytes)) {
+		memcpy(box->bytes, data, len);
+		box->len = len;
+		box->from = *from;
+	}
+	__atomic_fetch_add(&box->nr, 1, __ATOMIC_RELEASE);
+}
+
+static void datagrams_arrive(struct ktest *t)
+{
+	const struct tcpip_name any = { .port = 53 }, other = { .port = 5353 };
+	const struct tcpip_name to = name_of(own_ip, 53);
+	static struct box box, none;
+	struct tcpip_port *a, *b;
+	static uint8_t big[65508];
+
+	start(t);
+	ASSERT_EQ(t, tcpip_port_open(&any, on_datagram, &box, &a), 0);
+	ASSERT_EQ(t, tcpip_port_open(&other, on_datagram, &none, &b), 0);
+	EXPECT_EQ(t, tcpip_port_send(b, &to, "ask", 3), 0);
+	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 1);
+	EXPECT_EQ(t, box.len, 3u);
+	EXPECT_TRUE(t, !memcmp(box.bytes, "ask", 3));
+	EXPECT_EQ(t, box.from.port, 5353);
+	EXPECT_TRUE(t, !memcmp(box.from.addr, to.addr, 16));
+	/* In fragments. */
+	memset(big, 'x', sizeof(big));
+	EXPECT_EQ(t, tcpip_port_send(b, &to, big, 4000), 0);
+	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 2);
+	EXPECT_EQ(t, box.len, 4000u);
+	EXPECT_TRUE(t, !memcmp(box.bytes, big, 4000));
+	EXPECT_EQ(t, tcpip_port_send(b, &to, big, 65508), -EMSGSIZE);
+	EXPECT_EQ(t, none.nr, 0u);
+	tcpip_port_close(a);
+	tcpip_port_close(b);
+}
+
+static const struct ktest_case tcpip_cases[] = {
+	KTEST(an_address_by_dhcp),
+	KTEST(bytes_arrive),
+	KTEST(bytes_arrive_over_a_bad_wire),
+	KTEST(closing_with_unread_bytes_resets),
+	KTEST(a_backlog_is_of_what_is_not_accepted),
+	KTEST(nobody_listens),
+	KTEST(nobody_answers),
+	KTEST(datagrams_arrive),
+	{ 0 },
+};
+static const struct ktest_suite tcpip_suite = { .name = "net.tcpip", .cases = tcpip_cases };
+KTEST_SUITE(tcpip_suite);
