@@ -19,7 +19,7 @@ enum lock_rank {
 	RANK_PROCESS_FS = 26,  /* working directory and umask that tasks share */
 	RANK_FILE = 32,        /* one open file: offset */
 	RANK_FILE_DATA = 34,   /* contents of one tmpfs file; held over copies from user memory */
-	RANK_PIPE = 36,        /* one pipe's ring; held over copies to and from user memory */
+	RANK_PIPE = 36,        /* one pipe's ring, a socket's receivers; held over copies */
 	RANK_ASPACE = 44,      /* vmas and page table of one address space */
 	RANK_FILE_FLUSH = 48,  /* one file's dirty pages going to storage, at a memory node */
 	RANK_FILE_CHANGE = 50, /* the claim, the size and the contents of that file there */
@@ -48,6 +48,8 @@ enum lock_rank {
 
 	RANK_SPIN_FIRST = 100,
 	/* Spinlocks: monitors. */
+	RANK_SOCKET_TABLE = 104,   /* ports and names of sockets */
+	RANK_SPIN_SOCKET = 106,    /* state and queue of one socket; descriptors on their way */
 	RANK_SPIN_MONITOR = 110,   /* short tables of a monitor */
 	RANK_SPIN_TREE = 112,      /* pid table, process tree, groups, sessions of a vNode */
 	RANK_SPIN_TASK = 114,      /* signal queues, per-task state */

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages: making, queueing, freeing, and the memory that they take.
+ *
+ * Flow:	a message of up to a page lies in one block; a longer one has its first part in the
+ *		message and the rest in a chain of chunks.
+ * Limits:	messages of all sockets together take at most a sixteenth of the node's memory.
+ */
+#include "queue.h"
+
+#include <kernel/panic.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/frame.h>
+#include <mm/slab.h>
+#include <processor/account/account.h>
+#include <processor/process/process.h>
+#include <processor/vfs/uio.h>
+
+#include "scm.h"
+
+#define NODE_SHARE 16
+#define CHUNK_DATA (PAGE_SIZE - sizeof(struct sock_chunk))
+
+static int64_t total; /* atomic: bytes of all messages */
+
+int64_t sock_memory(void)
+{
+	return __atomic_load_n(&total, __ATOMIC_RELAXED);
+}
+
+uint64_t socket_send_limit(const struct socket *s)
+{
+	const uint64_t own = READ_ONCE(s->sndbuf);
+
+	/* Bytes of a TCP connection fill the receiver's window as well. */
+	return s->family == AF_UNIX ? own : own + s->window;
+}
+
+bool socket_writable(const struct socket *s)
+{
+	const int64_t used = __atomic_load_n(&s->wmem, __ATOMIC_ACQUIRE);
+
+	/* As Linux: it is worth writing when a good part of the buffer is free. */
+	if (s->family == AF_UNIX)
+		return (uint64_t)used * 4 <= READ_ONCE(s->sndbuf);
+	return (uint64_t)used * 3 <= socket_send_limit(s) * 2;
+}
+
+/* --- making and freeing -------------------------------------------------------------- */
+
+static void chunks_free(struct sock_msg *m)
+{
+	struct sock_chunk *c = m->more;
+
+	while (c) {
+		struct sock_chunk *next = c->next;
+
+		kfree(c);
+		c = next;
+	}
+}
+
+/* The memory that a message takes is entered or, with a negative number, taken out. */
+static void count_bytes(struct socket *from, int64_t bytes)
+{
+	__atomic_add_fetch(&total, bytes, __ATOMIC_RELAXED);
+	if (from)
+		__atomic_add_fetch(&from->wmem, bytes, __ATOMIC_ACQ_REL);
+}
+
+/* @cost bytes count for @a, up to the node's share for the sockets of all. */
+static bool charge_take(struct kmem_account *a, uint64_t cost)
+{
+	const uint64_t max = frames_total_count() * PAGE_SIZE / NODE_SHARE;
+
+	if (kmem_charge(a, cost))
+		return false;
+	if (kmem_take(a, KMEM_SOCKET_BYTES, cost, max))
+		return true;
+	kmem_uncharge(a, cost);
+	return false;
+}
+
+static void charge_give(struct kmem_account *a, uint64_t cost)
+{
+	kmem_give(a, KMEM_SOCKET_BYTES, cost);
+	kmem_uncharge(a, cost);
+}
+
+void sock_msg_free(struct sock_msg *m)
+{
+	struct socket *from = m->from;
+
+	count_bytes(from, -(int64_t)m->cost);
+	if (from) {
+		if (socket_writable(from))
+			socket_wake(&from->wr_wait);
+		socket_put(from);
+	}
+	if (m->fds)
+		scm_free(m->fds);
+	kmem_free(m->aux);
+	charge_give(m->account, m->cost);
+	chunks_free(m);
+	kfree(m);
+}
+
+/* The chain behind the first part. -ENOBUFS */
+static int chunks_alloc(struct sock_msg *m, size_t left)
+{
+	struct sock_chunk **at = &m->more;
+
+	while (left) {
+		const uint32_t n = (uint32_t)MIN(left, CHUNK_DATA);
+		struct sock_chunk *c = kmalloc(sizeof(*c) + n);
+
+		if (!c)
+			return -ENOBUFS;
+		c->next = NULL;
+		c->len = n;
+		*at = c;
+		at = &c->next;
+		left -= n;
+	}
+	return 0;
+}
+
+static int fill(struct sock_msg *m, struct uio *uio)
+{
+	if (uio_fetch(uio, m->data, m->first) < m->first)
+		return -EFAULT;
+	for (struct sock_chunk *c = m->more; c; c = c->next) {
+		if (uio_fetch(uio, c->data, c->len) < c->len)
+			return -EFAULT;
+	}
+	return 0;
+}
+
+static struct sock_msg *make(struct uio *uio, size_t len, struct socket *from,
+			     struct kmem_account *account)
+{
+	const uint32_t first = (uint32_t)MIN(len, STREAM_CHUNK);
+	const size_t nr_chunks = DIV_ROUND_UP(len - first, CHUNK_DATA);
+	const int64_t cost =
+		(int64_t)(sizeof(struct sock_msg) + len + nr_chunks * sizeof(struct sock_chunk));
+	struct sock_msg *m;
+	int err;
+
+	if (!charge_take(account, (uint64_t)cost))
+		return ERR_PTR(-ENOBUFS);
+	m = kmalloc(sizeof(*m) + first);
+	if (!m) {
+		charge_give(account, (uint64_t)cost);
+		return ERR_PTR(-ENOBUFS);
+	}
+	*m = (struct sock_msg){ .from = from,
+				.account = account,
+				.cost = (uint32_t)cost,
+				.len = (uint32_t)len,
+				.first = first };
+	count_bytes(from, cost);
+	if (from)
+		socket_get(from);
+	err = chunks_alloc(m, len - first);
+	if (!err)
+		err = fill(m, uio);
+	if (err) {
+		sock_msg_free(m);
+		return ERR_PTR(err);
+	}
+	m->stamp_ns = time_real_ns();
+	return m;
+}
+
+struct sock_msg *sock_msg_make(struct uio *uio, size_t len, struct socket *from)
+{
+	return make(uio, len, from, kmem_current());
+}
+
+struct sock_msg *sock_msg_copy_of(const void *data, size_t len, struct kmem_account *account)
+{
+	struct uio uio;
+
+	uio_kernel(&uio, (void *)(uintptr_t)data, len); /* it is only read */
+	return make(&uio, len, NULL, account);
+}
+
+/* --- reading ------------------------------------------------------------------------- */
+
+size_t sock_msg_copy(const struct sock_msg *m, size_t off, size_t len, struct uio *uio)
+{
+	const struct sock_chunk *c = m->more;
+	const uint8_t *data = m->data;
+	size_t have = m->first, done = 0;
+
+	off += m->off;
+	for (;;) {
+		if (off < have) {
+			const size_t n = MIN(len - done, have - off);
+			const size_t put = uio_put(uio, data + off, n);
+
+			done += put;
+			if (put < n)
+				return done;
+			off = 0;
+		} else {
+			off -= have;
+		}
+		if (done == len || !c)
+			return done;
+		data = c->data;
+		have = c->len;
+		c = c->next;
+	}
+}
+
+void sock_queue_push_locked(struct socket *s, struct sock_msg *m)
+{
+	assert_spin_held(&s->lock);
+	ASSERT(!s->dead);
+	list_add_tail(&m->node, &s->queue);
+	__atomic_store_n(&s->queued, s->queued + m->cost, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->readable, s->readable + m->len, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->nr_queued, s->nr_queued + 1, __ATOMIC_RELEASE);
+}
+
+void sock_queue_pop_locked(struct socket *s, struct sock_msg *m)
+{
+	assert_spin_held(&s->lock);
+	ASSERT(s->nr_queued > 0 && s->queued >= m->cost && s->readable >= m->len);
+	list_del(&m->node);
+	__atomic_store_n(&s->queued, s->queued - m->cost, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->readable, s->readable - m->len, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->nr_queued, s->nr_queued - 1, __ATOMIC_RELEASE);
+}
+
+struct sock_msg *sock_queue_first_locked(const struct socket *s)
+{
+	assert_spin_held(&s->lock);
+	return list_first_entry_or_null(&s->queue, struct sock_msg, node);
+}
+
+void sock_queue_purge(struct socket *s)
+{
+	struct sock_msg *m;
+
+	do {
+		spin_lock(&s->lock);
+		m = sock_queue_first_locked(s);
+		if (m)
+			sock_queue_pop_locked(s, m);
+		spin_unlock(&s->lock);
+		if (m)
+			sock_msg_free(m);
+	} while (m);
+}

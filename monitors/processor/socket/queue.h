@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages and the queue of a socket.
+ *
+ * Invariants:	a message counts against the socket that sent it (socket.wmem) from its making to
+ *		its end, if it has one, and against the memory that all sockets may take.
+ * Context:	sock_msg_make() and sock_msg_free() may sleep; the others are called with the
+ *		socket's lock held.
+ */
+#pragma once
+
+#include "socket.h"
+
+struct sock_chunk {
+	struct sock_chunk *next;
+	uint32_t len;
+	uint8_t data[];
+};
+
+struct sock_msg {
+	struct list_head node;
+	struct socket *from;          /* counted: it counts against this one; NULL: against none */
+	struct kmem_account *account; /* charged with cost */
+	struct scm_fds *fds;          /* descriptors that travel with it */
+	void *aux; /* the family's own, of kmem_alloc(); freed with the message */
+	struct socket_cred cred;
+	uint64_t stamp_ns;       /* real time of the sending */
+	uint32_t cost;           /* memory that it takes */
+	uint32_t len;            /* payload that is left */
+	uint32_t off;            /* read already, of a stream */
+	bool urgent;             /* TCP: the last byte is out of band */
+	struct sock_chunk *more; /* behind what lies in data[] */
+	uint32_t first;          /* bytes in data[] */
+	uint8_t data[];
+};
+
+/* Payload that one message of a stream takes. */
+#define STREAM_CHUNK (PAGE_SIZE - sizeof(struct sock_msg))
+
+/*
+ * A message of the next @len bytes of @uio, which counts against @from unless that is NULL.
+ * ERR_PTR(-ENOBUFS, -EFAULT).
+ */
+struct sock_msg *sock_msg_make(struct uio *uio, size_t len, struct socket *from);
+/* The same of kernel memory, charged to @account; any thread. ERR_PTR(-ENOBUFS). */
+struct sock_msg *sock_msg_copy_of(const void *data, size_t len, struct kmem_account *account);
+/* Frees it and what travels with it. No lock held. */
+void sock_msg_free(struct sock_msg *m);
+/*
+ * Copy @len bytes from @off on of what is left of it to @uio; returns how many were copied, less
+ * only after a fault.
+ */
+size_t sock_msg_copy(const struct sock_msg *m, size_t off, size_t len, struct uio *uio);
+
+void sock_queue_push_locked(struct socket *s, struct sock_msg *m) __must_hold(&s->lock);
+void sock_queue_pop_locked(struct socket *s, struct sock_msg *m) __must_hold(&s->lock);
+/* The first message, or NULL. */
+struct sock_msg *sock_queue_first_locked(const struct socket *s) __must_hold(&s->lock);
+/* All messages are dropped. No lock held; the caller sees to it that none come after. */
+void sock_queue_purge(struct socket *s);
+
+/* Bytes that messages of all sockets take, for tests and /proc/net/sockstat. */
+int64_t sock_memory(void);
+
+/*
+ * The buffer of @s has room for a sender; a good part of it is free, so that it is worth waking
+ * one.
+ */
+uint64_t socket_send_limit(const struct socket *s);
+static inline bool socket_has_room(const struct socket *s)
+{
+	return (uint64_t)__atomic_load_n(&s->wmem, __ATOMIC_ACQUIRE) < socket_send_limit(s);
+}
+bool socket_writable(const struct socket *s);
+
+/* --- datagrams and packets ----------------------------------------------------------- */
+
+/*
+ * Receive one message. -EAGAIN, -ERESTARTSYS, -EINTR, -EFAULT, or the pending error. @got, unless
+ * NULL, is told of the message before it is freed, with recv_lock held.
+ */
+typedef void message_fn(struct socket *s, struct socket_msg *m, const struct sock_msg *msg);
+ssize_t socket_recv_message(struct socket *s, struct socket_msg *m, message_fn *got);
+/* Receive bytes of a stream. The same errnos; 0 at the end. */
+ssize_t socket_recv_stream(struct socket *s, struct socket_msg *m);
+/* Append bytes to the peer's queue. -EPIPE, -EAGAIN, -ERESTARTSYS, -ENOTCONN, -ENOBUFS. */
+ssize_t socket_send_stream(struct socket *s, struct socket_msg *m);
+/* Wait until socket_has_room(), or the socket is shut or has an error; one of those or 0. */
+int socket_wait_room(struct socket *s, uint64_t deadline_ns);
