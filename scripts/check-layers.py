@@ -58,6 +58,7 @@ MODULE_RANK = {
     "process": 3,
     "vfs": 4,
     "ipc": 4,
+    "socket": 4,
     "signal": 4,
     "tty": 4,
     "tmpfs": 4,
