@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: MIT
+# What programs give to sockets.
+cmsg_fuzz-objs    := monitors/processor/socket/cmsg_decode.o
+cmsg_fuzz-max-len := 2048
