@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * AF_UNIX: names, and what its types have in common.
+ *
+ * Locking:	unix_table_lock (RANK_SOCKET_TABLE) guards the table of names and unix_socket.name
+ *		while it is set, which happens once. A name stays until its socket is destroyed.
+ */
+#pragma once
+
+#include "socket.h"
+
+struct inode;
+
+struct unix_name {
+	struct hlist_node node; /* table lock */
+	struct socket *owner;   /* const; not counted: it leaves the table before it dies */
+	struct inode *inode;    /* const: counted; NULL: an abstract name */
+	uint32_t len;           /* const: bytes of path[] */
+	char path[];            /* const: as in struct sockaddr_un */
+};
+
+struct unix_socket {
+	struct socket s;
+	struct unix_name *name; /* atomic: set once */
+	bool naming;            /* table lock: a call is about to set it */
+};
+
+static inline struct unix_socket *unix_of(struct socket *s)
+{
+	return container_of(s, struct unix_socket, s);
+}
+
+#define UNIX_PATH_OFFSET offsetof(struct linux_sockaddr_un, path)
+
+/* --- unix_name.c --------------------------------------------------------------------- */
+
+/* -EINVAL: the length or the family of an address is wrong. */
+int unix_check_addr(const struct sock_addr *addr) __must_check;
+int unix_bind(struct socket *s, const struct sock_addr *addr);
+/* An abstract name of the system's choice, for a socket that has none. */
+int unix_autobind(struct socket *s) __must_check;
+/*
+ * The socket of @type that @addr names, referenced. ERR_PTR(-ECONNREFUSED, -EPROTOTYPE, and what a
+ * path walk answers).
+ */
+struct socket *unix_find(const struct sock_addr *addr, uint32_t type);
+int unix_getname(struct socket *s, bool peer, struct sock_addr *addr);
+/* The name of @s, as recvmsg() and accept() tell it. */
+void unix_copy_name(struct socket *s, struct sock_addr *addr);
+/* A connection made by @listener has its name. -ENOMEM */
+int unix_inherit_name(struct socket *s, struct socket *listener) __must_check;
+/* @s leaves the table: no look-up finds it any more. */
+void unix_unhash(struct socket *s);
+void unix_destroy(struct socket *s);
+
+/* --- unix_dgram.c -------------------------------------------------------------------- */
+
+extern const struct socket_ops unix_dgram_ops;
+/* @m to @to; for packets as well. */
+ssize_t unix_send_message(struct socket *s, struct socket_msg *m);
