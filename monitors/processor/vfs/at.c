@@ -91,6 +91,13 @@ int at_get(struct at_path *at, int dfd, uint64_t upath, bool empty_ok)
 	return begin(at, dfd);
 }
 
+int at_text(struct at_path *at, const char *text)
+{
+	at->dir = (struct path){ 0 };
+	at->text = kstrdup(text);
+	return at->text ? begin(at, AT_FDCWD) : -ENOMEM;
+}
+
 void at_put(struct at_path *at)
 {
 	kfree(at->text);

@@ -21,6 +21,8 @@ struct at_path {
  * whatever kind.
  */
 int at_get(struct at_path *at, int dfd, uint64_t upath, bool empty_ok) __must_check;
+/* The same for a path in kernel memory, from the working directory. */
+int at_text(struct at_path *at, const char *text) __must_check;
 void at_put(struct at_path *at);
 
 /* at_get() and path_walk() in one. */

@@ -42,8 +42,9 @@ static int check_absent(const struct walk_base *base, struct walk_result *res, b
 	return res->slash && !dir ? -ENOENT : 0;
 }
 
+/* *@out, unless @out is NULL, is the new inode, referenced. */
 static int create_in(const struct at_path *at, struct walk_result *res, struct new_inode *how,
-		     uint32_t mode)
+		     uint32_t mode, struct inode **out)
 {
 	struct inode *dir = res->parent.inode;
 	int err = check_absent(&at->base, res, (mode & S_IFMT) == S_IFDIR);
@@ -58,7 +59,7 @@ static int create_in(const struct at_path *at, struct walk_result *res, struct n
 	how->name = res->name;
 	how->len = strlen(res->name);
 	new_owner(how, &at->cred, &res->parent.attr, mode);
-	return dir->ops->create(dir, how, NULL);
+	return dir->ops->create(dir, how, out);
 }
 
 /* Make a file of @mode, which has its type; @how may have a target or a device number. */
@@ -72,7 +73,25 @@ static int create_at(int dfd, uint64_t upath, struct new_inode *how, uint32_t mo
 		return err;
 	err = path_walk_parent(&at.base, at.text, &res);
 	if (!err) {
-		err = create_in(&at, &res, how, mode);
+		err = create_in(&at, &res, how, mode, NULL);
+		walk_result_put(&res);
+	}
+	at_put(&at);
+	return err;
+}
+
+int path_make_node(const char *text, uint32_t mode, struct inode **out)
+{
+	struct new_inode how = { 0 };
+	struct walk_result res;
+	struct at_path at;
+	int err = at_text(&at, text);
+
+	if (err)
+		return err;
+	err = path_walk_parent(&at.base, at.text, &res);
+	if (!err) {
+		err = create_in(&at, &res, &how, mode, out);
 		walk_result_put(&res);
 	}
 	at_put(&at);

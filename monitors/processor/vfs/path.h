@@ -70,6 +70,12 @@ int path_walk_parent(const struct walk_base *base, const char *text, struct walk
 /* The entry res->name of res->parent into res->at, not followed. -ENOENT. */
 int path_walk_last(const struct walk_base *base, struct walk_result *res) __must_check;
 
+/*
+ * mknod() for the calling process, of a path in kernel memory; @mode has the type, and the umask is
+ * applied. *@out is referenced. -EEXIST, and what a walk answers.
+ */
+int path_make_node(const char *text, uint32_t mode, struct inode **out) __must_check;
+
 /* Open a regular file to be executed: for reading, whether it may be read or not. ERR_PTR. */
 struct file *path_open_exec(const struct path *at);
 
