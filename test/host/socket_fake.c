@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files and paths as sockets call them, and helpers for tests.
+ */
+#include "socket_fake.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <lib/err.h>
+#include <processor/process/process.h>
+#include <processor/vfs/path.h>
+#include <processor/vfs/uio.h>
+
+struct file *fake_fds[16];
+
+uint64_t file_max(void)
+{
+	return 1000;
+}
+
+struct file *fd_get(int fd)
+{
+	if (fd < 0 || fd >= (int)ARRAY_SIZE(fake_fds) || !fake_fds[fd])
+		return ERR_PTR(-EBADF);
+	file_get(fake_fds[fd]);
+	return fake_fds[fd];
+}
+
+int files_reserve(struct files *fs, int from, bool cloexec)
+{
+	for (int i = from; i < (int)ARRAY_SIZE(fake_fds); i++) {
+		if (!fake_fds[i])
+			return i;
+	}
+	return -EMFILE;
+}
+
+void files_fill(struct files *fs, int fd, struct file *f)
+{
+	fake_fds[fd] = f;
+}
+
+void files_unreserve(struct files *fs, int fd)
+{
+}
+
+int path_make_node(const char *text, uint32_t mode, struct inode **out)
+{
+	return -EROFS;
+}
+
+int fs_state_walk(struct fs_state *fs, const struct fs_cred *cred, const char *text, uint32_t flags,
+		  uint32_t access, struct walk_result *res)
+{
+	return -ENOENT;
+}
+
+void walk_result_put(struct walk_result *res)
+{
+}
+
+void process_cred(struct fs_cred *cred)
+{
+	memset(cred, 0, sizeof(*cred));
+}
+
+static struct file *make(uint32_t type, uint32_t flags)
+{
+	uint32_t protocol = 0;
+	struct socket *s;
+	struct file *f;
+
+	if (unix_init())
+		abort();
+	s = socket_create(socket_family_find(AF_UNIX)->choose(type, &protocol), AF_UNIX, type, 0);
+	if (IS_ERR(s))
+		return ERR_PTR(PTR_ERR(s));
+	f = socket_file(s, flags);
+	if (IS_ERR(f))
+		socket_drop(s);
+	return f;
+}
+
+struct file *fake_socket(uint32_t type)
+{
+	struct file *f = make(type, 0);
+
+	if (IS_ERR(f))
+		abort();
+	return f;
+}
+
+int fake_pair_open(uint32_t type, uint32_t flags, struct file *ends[2])
+{
+	ends[0] = make(type, flags);
+	if (IS_ERR(ends[0]))
+		return PTR_ERR(ends[0]);
+	ends[1] = make(type, flags);
+	if (IS_ERR(ends[1])) {
+		file_put(ends[0]);
+		return PTR_ERR(ends[1]);
+	}
+	return socket_family_find(AF_UNIX)->pair(socket_of(ends[0]), socket_of(ends[1]));
+}
+
+void fake_pair(uint32_t type, struct file *ends[2])
+{
+	if (fake_pair_open(type, 0, ends))
+		abort();
+}
+
+struct sock_addr fake_name(const char *name)
+{
+	struct sock_addr addr = { .len = (uint32_t)(3 + strlen(name)) };
+
+	addr.family = AF_UNIX;
+	memcpy(&addr.un.path[1], name, strlen(name));
+	return addr;
+}
+
+ssize_t fake_send(struct file *f, const void *buf, size_t len, uint32_t flags)
+{
+	struct socket_msg m = { .flags = flags };
+	struct uio u;
+
+	uio_kernel(&u, (void *)(uintptr_t)buf, len);
+	m.uio = &u;
+	return socket_send(socket_of(f), &m);
+}
+
+ssize_t fake_recv(struct file *f, void *buf, size_t len, uint32_t flags)
+{
+	struct socket_msg m = { .flags = flags };
+	struct uio u;
+
+	uio_kernel(&u, buf, len);
+	m.uio = &u;
+	return socket_of(f)->ops->recvmsg(socket_of(f), &m);
+}

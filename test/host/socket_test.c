@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connected sockets: threads that wait for data or room leave when they are killed, whoever has the
+ * lock and waits for a node with it; one that wants all of a long message gets it.
+ */
+#include <stdlib.h>
+
+#include <abi/socket.h>
+#include <kernel/thread.h>
+#include <lib/err.h>
+#include <lib/ktest.h>
+#include <processor/socket/socket.h>
+#include <processor/vfs/uio.h>
+
+#include "ipc_fake.h"
+#include "socket_fake.h"
+
+#define MS  1000000ull
+#define BIG 1000000u
+
+static struct file *ends[2];
+static uint8_t big[BIG];
+
+struct mover {
+	struct thread *thread;
+	struct file *f;
+	bool sends, user; /* @user: one byte of the slow page, else all of big[] */
+	uint32_t flags;
+	ssize_t ret;
+	bool over; /* atomic */
+};
+
+static void mover_main(void *arg)
+{
+	struct mover *m = arg;
+	struct socket_msg msg = { 0 };
+	struct uio u;
+
+	fake_task(1);
+	uio_kernel(&u, big, sizeof(big));
+	if (m->user) {
+		fake_slow_wait();
+		if (uio_user(&u, (uint64_t)(uintptr_t)fake_slow_page, 1))
+			abort();
+	}
+	msg.uio = &u;
+	msg.flags = m->flags;
+	m->ret = m->sends ? socket_send(socket_of(m->f), &msg)
+			  : socket_of(m->f)->ops->recvmsg(socket_of(m->f), &msg);
+	__atomic_store_n(&m->over, true, __ATOMIC_RELEASE);
+}
+
+static void mover_start(struct mover *m)
+{
+	m->thread = thread_create("mover", mover_main, m);
+	if (IS_ERR(m->thread))
+		abort();
+}
+
+static bool is_over_soon(const struct mover *m)
+{
+	for (int i = 0; i < 2000 && !__atomic_load_n(&m->over, __ATOMIC_ACQUIRE); i++)
+		thread_sleep_ns(MS);
+	return __atomic_load_n(&m->over, __ATOMIC_ACQUIRE);
+}
+
+static void wait_for_sleeper(struct waitqueue *wq)
+{
+	while (fake_sleepers(wq) == 0)
+		thread_yield();
+}
+
+static ssize_t move_some(struct file *f, bool sends, size_t len)
+{
+	static uint8_t buf[BIG];
+
+	return sends ? fake_send(f, buf, len, MSG_DONTWAIT) : fake_recv(f, buf, len, MSG_DONTWAIT);
+}
+
+/* The victim sleeps; another thread is in a copy and waits for a node. */
+static void a_kill_needs_no_lock(struct ktest *t, bool sends)
+{
+	struct mover victim = { .sends = sends }, slow = { .sends = true, .user = true };
+	struct waitqueue *wq;
+
+	fake_task(1);
+	fake_pair(SOCK_STREAM, ends);
+	victim.f = ends[0];
+	slow.f = sends ? ends[0] : ends[1];
+	wq = sends ? ends[0]->ops->poll_wait_out(ends[0]) : ends[0]->ops->poll_wait(ends[0]);
+	if (sends) { /* the slow one copies to what it reads: only one that is full makes wait */
+		EXPECT_GT(t, move_some(ends[0], true, BIG), 0);
+		slow.sends = false;
+		slow.f = ends[1];
+	}
+	fake_slow_begin();
+	mover_start(&victim);
+	wait_for_sleeper(wq);
+	mover_start(&slow);
+	fake_slow_go(NULL);
+	thread_notify(victim.thread, THREAD_F_KILL);
+	EXPECT_TRUE(t, is_over_soon(&victim));
+	fake_slow_answer();
+	thread_join(victim.thread);
+	thread_join(slow.thread);
+	EXPECT_EQ(t, victim.ret, -ERESTARTSYS);
+	EXPECT_EQ(t, slow.ret, 1);
+	file_put(ends[0]);
+	file_put(ends[1]);
+}
+
+static void a_reader_is_killed_asleep(struct ktest *t)
+{
+	a_kill_needs_no_lock(t, false);
+}
+
+static void a_writer_is_killed_asleep(struct ktest *t)
+{
+	a_kill_needs_no_lock(t, true);
+}
+
+/* Another reader has the lock of the receivers, and copies to a page whose node is silent. */
+static void a_reader_is_killed_at_the_lock(struct ktest *t)
+{
+	struct mover victim = { 0 }, slow = { .user = true };
+
+	fake_task(1);
+	fake_pair(SOCK_STREAM, ends);
+	EXPECT_EQ(t, move_some(ends[1], true, 1), 1);
+	victim.f = slow.f = ends[0];
+	fake_slow_begin();
+	mover_start(&slow);
+	fake_slow_go(NULL);
+	mover_start(&victim);
+	thread_notify(victim.thread, THREAD_F_KILL);
+	EXPECT_TRUE(t, is_over_soon(&victim));
+	fake_slow_answer();
+	thread_join(victim.thread);
+	thread_join(slow.thread);
+	EXPECT_EQ(t, victim.ret, -EINTR);
+	EXPECT_EQ(t, slow.ret, 1);
+	file_put(ends[0]);
+	file_put(ends[1]);
+}
+
+/* A reader makes room by what it takes before it waits for more: the writer has to be told. */
+static void one_that_waits_for_all_makes_room(struct ktest *t)
+{
+	struct mover writer = { .sends = true }, reader = { .flags = MSG_WAITALL };
+
+	fake_task(1);
+	fake_pair(SOCK_STREAM, ends);
+	writer.f = ends[0];
+	reader.f = ends[1];
+	mover_start(&writer);
+	wait_for_sleeper(ends[0]->ops->poll_wait_out(ends[0]));
+	mover_start(&reader);
+	EXPECT_TRUE(t, is_over_soon(&reader));
+	if (!reader.over)
+		socket_shut(socket_of(ends[0]), SOCKET_SHUT_BOTH, 0);
+	thread_join(writer.thread);
+	thread_join(reader.thread);
+	EXPECT_EQ(t, writer.ret, BIG);
+	EXPECT_EQ(t, reader.ret, BIG);
+	file_put(ends[0]);
+	file_put(ends[1]);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(a_reader_is_killed_asleep),
+	KTEST(a_writer_is_killed_asleep),
+	KTEST(a_reader_is_killed_at_the_lock),
+	KTEST(one_that_waits_for_all_makes_room),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "socket.waits", .cases = cases };
+KTEST_SUITE(suite);
