@@ -4,5 +4,11 @@ prog-y   += ipc
 ipc-objs := monitors/processor/account/account.o monitors/processor/ipc/futex.o \
 	monitors/processor/ipc/filelock.o monitors/processor/ipc/lock_tree.o \
 	monitors/processor/ipc/pipe.o monitors/processor/ipc/pipe_limit.o \
-	monitors/processor/vfs/uio.o test/host/filelock_test.o test/host/futex_test.o \
-	test/host/ipc_fake.o test/host/pipe_test.o
+	monitors/processor/socket/cmsg.o monitors/processor/socket/ioctl.o \
+	monitors/processor/socket/queue.o monitors/processor/socket/scm.o \
+	monitors/processor/socket/socket.o monitors/processor/socket/stream.o \
+	monitors/processor/socket/walk.o \
+	monitors/processor/socket/unix.o monitors/processor/socket/unix_dgram.o \
+	monitors/processor/socket/unix_name.o monitors/processor/vfs/uio.o \
+	test/host/account_ipc_test.o test/host/filelock_test.o test/host/futex_test.o \
+	test/host/ipc_fake.o test/host/pipe_test.o test/host/socket_fake.o
