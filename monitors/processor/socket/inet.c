@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Internet sockets: names as programs write them, options, the families.
+ */
+#include "inet.h"
+
+#include <abi/in.h>
+#include <kernel/initcall.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <processor/process/process.h>
+
+#include "inet_private.h"
+
+#define SIN6_LEN_MIN 24u /* of an early struct sockaddr_in6, without the scope */
+#define LOOPBACK_MTU 65536
+#define LOOPBACK_MSS 65483
+#define DEFAULT_MSS  536
+
+/* --- names --------------------------------------------------------------------------- */
+
+static void map_v4(const uint32_t *addr, uint8_t out[16])
+{
+	memset(out, 0, 10);
+	out[10] = out[11] = 0xff;
+	memcpy(out + 12, addr, 4);
+}
+
+int inet_name_fetch(struct socket *s, const struct sock_addr *addr, struct inet_name *out)
+{
+	const bool four = addr->len >= sizeof(addr->family) && addr->family == AF_INET;
+
+	memset(out, 0, sizeof(*out));
+	if (s->family == AF_INET6 && !(four && s->type == SOCK_DGRAM)) {
+		if (addr->len < SIN6_LEN_MIN)
+			return -EINVAL;
+		if (addr->family != AF_INET6)
+			return -EAFNOSUPPORT;
+		memcpy(out->addr, addr->in6.addr, 16);
+		out->port = __builtin_bswap16(addr->in6.port);
+		if (inet_is_v4(out->addr) && READ_ONCE(inet_of(s)->v6only))
+			return -EINVAL;
+		return 0;
+	}
+	if (addr->len < sizeof(addr->in))
+		return -EINVAL;
+	if (addr->family != AF_INET)
+		return -EAFNOSUPPORT;
+	map_v4(&addr->in.addr, out->addr);
+	out->port = __builtin_bswap16(addr->in.port);
+	return 0;
+}
+
+void inet_name_put(const struct socket *s, const struct inet_name *name, struct sock_addr *addr)
+{
+	memset(addr, 0, sizeof(*addr));
+	if (s->family == AF_INET) {
+		addr->len = sizeof(addr->in);
+		addr->in.family = AF_INET;
+		addr->in.port = __builtin_bswap16(name->port);
+		memcpy(&addr->in.addr, name->addr + 12, 4);
+		return;
+	}
+	addr->len = sizeof(addr->in6);
+	addr->in6.family = AF_INET6;
+	addr->in6.port = __builtin_bswap16(name->port);
+	memcpy(addr->in6.addr, name->addr, 16);
+	addr->in6.scope_id = name->scope_id;
+}
+
+int inet_init_socket(struct socket *s)
+{
+	inet_forget_remote(s);
+	return 0;
+}
+
+int inet_getname(struct socket *s, bool peer, struct sock_addr *addr)
+{
+	const struct inet_socket *u = inet_of(s);
+
+	if (peer && (READ_ONCE(s->state) != SOCKET_CONNECTED || !u->remote.port))
+		return -ENOTCONN;
+	inet_name_put(s, peer ? &u->remote : &u->local, addr);
+	return 0;
+}
+
+/* --- options ------------------------------------------------------------------------- */
+
+/*
+ * Options that are numbers. Inside of a vNode none of them changes anything: there are no packets
+ * that they could be about. They are checked and kept.
+ */
+static const struct {
+	int level, option;
+	int preset, min, max;
+} options[] = {
+	{ SOL_TCP, TCP_NODELAY, 0, 0, 1 },
+	{ SOL_TCP, TCP_CORK, 0, 0, 1 },
+	{ SOL_TCP, TCP_KEEPIDLE, 7200, 1, 32767 },
+	{ SOL_TCP, TCP_KEEPINTVL, 75, 1, 32767 },
+	{ SOL_TCP, TCP_KEEPCNT, 9, 1, 127 },
+	{ SOL_TCP, TCP_SYNCNT, 6, 1, 127 },
+	{ SOL_TCP, TCP_LINGER2, 60, INT32_MIN, INT32_MAX },
+	{ SOL_TCP, TCP_DEFER_ACCEPT, 0, INT32_MIN, INT32_MAX },
+	{ SOL_TCP, TCP_QUICKACK, 1, INT32_MIN, INT32_MAX },
+	{ SOL_TCP, TCP_USER_TIMEOUT, 0, 0, INT32_MAX },
+	{ SOL_TCP, TCP_NOTSENT_LOWAT, 0, INT32_MIN, INT32_MAX },
+	{ SOL_IP, IP_TOS, 0, 0, 255 },
+	{ SOL_IP, IP_TTL, 64, 1, 255 },
+	{ SOL_IP, IP_MTU_DISCOVER, 1, 0, 5 },
+	{ SOL_IP, IP_RECVERR, 0, 0, 1 },
+	{ SOL_IP, IP_FREEBIND, 0, 0, 1 },
+	{ SOL_IP, IP_BIND_ADDRESS_NO_PORT, 0, 0, 1 },
+	{ SOL_IP, IP_MULTICAST_TTL, 1, 0, 255 },
+	{ SOL_IP, IP_MULTICAST_LOOP, 1, 0, 1 },
+	{ SOL_IPV6, IPV6_UNICAST_HOPS, 64, 0, 255 },
+	{ SOL_IPV6, IPV6_MULTICAST_HOPS, 1, 0, 255 },
+	{ SOL_IPV6, IPV6_MULTICAST_LOOP, 1, 0, 1 },
+	{ SOL_IPV6, IPV6_MTU_DISCOVER, 1, 0, 5 },
+	{ SOL_IPV6, IPV6_RECVERR, 0, 0, 1 },
+	{ SOL_IPV6, IPV6_TCLASS, 0, 0, 255 },
+	{ SOL_IPV6, IPV6_FREEBIND, 0, 0, 1 },
+};
+static_assert(ARRAY_SIZE(options) <= INET_OPTIONS, "struct inet_socket keeps them all");
+
+/* The place of an option that @s has, or -ENOPROTOOPT. */
+static int find_option(const struct socket *s, int level, int option)
+{
+	if ((level == SOL_TCP && s->type != SOCK_STREAM) ||
+	    (level == SOL_IPV6 && s->family != AF_INET6))
+		return -ENOPROTOOPT;
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		if (options[i].level == level && options[i].option == option)
+			return (int)i;
+	}
+	return -ENOPROTOOPT;
+}
+
+bool inet_option_changed(struct socket *s, int level, int option, int *value)
+{
+	const int i = find_option(s, level, option);
+	const int changed = i < 0 ? 0 : READ_ONCE(inet_of(s)->options[i]);
+
+	*value = i < 0 ? 0 : changed + options[i].preset;
+	return changed != 0;
+}
+
+int inet_setsockopt(struct socket *s, int level, int option, const void *val, uint32_t len)
+{
+	struct inet_socket *u = inet_of(s);
+	int number = 0, i;
+
+	if (len >= sizeof(number))
+		memcpy(&number, val, sizeof(number));
+	else if (len && level != SOL_TCP)
+		number = *(const uint8_t *)val;
+	else
+		return -EINVAL;
+	if (level == SOL_IPV6 && option == IPV6_V6ONLY && s->family == AF_INET6) {
+		if (u->local.port)
+			return -EINVAL;
+		WRITE_ONCE(u->v6only, number != 0);
+		return 0;
+	}
+	i = find_option(s, level, option);
+	if (i < 0)
+		return i;
+	if (options[i].max == 1 && options[i].min == 0)
+		number = !!number;
+	if (number < options[i].min || number > options[i].max)
+		return -EINVAL;
+	WRITE_ONCE(u->options[i], number - options[i].preset);
+	return 0;
+}
+
+int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t *len)
+{
+	static const char congestion[16] = "cubic";
+	struct inet_socket *u = inet_of(s);
+	int number, i;
+
+	if (level == SOL_IPV6 && option == IPV6_V6ONLY && s->family == AF_INET6) {
+		number = READ_ONCE(u->v6only);
+	} else if ((level == SOL_IP && option == IP_MTU) ||
+		   (level == SOL_IPV6 && option == IPV6_MTU && s->family == AF_INET6)) {
+		if (READ_ONCE(s->state) != SOCKET_CONNECTED)
+			return -ENOTCONN;
+		number = LOOPBACK_MTU;
+	} else if (level == SOL_TCP && s->type == SOCK_STREAM && option == TCP_MAXSEG) {
+		number = READ_ONCE(s->state) == SOCKET_CONNECTED ? LOOPBACK_MSS : DEFAULT_MSS;
+	} else if (level == SOL_TCP && s->type == SOCK_STREAM && option == TCP_CONGESTION) {
+		*len = MIN(*len, (uint32_t)sizeof(congestion));
+		memcpy(val, congestion, *len);
+		return 0;
+	} else {
+		i = find_option(s, level, option);
+		if (i < 0)
+			return level == SOL_IPV6 && s->family == AF_INET ? -EOPNOTSUPP : i;
+		number = READ_ONCE(u->options[i]) + options[i].preset;
+	}
+	*len = MIN(*len, (uint32_t)sizeof(number));
+	memcpy(val, &number, *len);
+	return 0;
+}
+
+/* --- families ------------------------------------------------------------------------ */
+
+static const struct socket_ops *inet_choose(uint32_t type, uint32_t *protocol)
+{
+	if (type == SOCK_STREAM && (!*protocol || *protocol == SOL_TCP)) {
+		*protocol = SOL_TCP;
+		return &tcp_ops;
+	}
+	if (type == SOCK_DGRAM && (!*protocol || *protocol == SOL_UDP)) {
+		*protocol = SOL_UDP;
+		return &udp_ops;
+	}
+	return ERR_PTR(type == SOCK_STREAM || type == SOCK_DGRAM ? -EPROTONOSUPPORT
+								 : -ESOCKTNOSUPPORT);
+}
+
+static const struct socket_family inet_family = { .family = AF_INET, .choose = inet_choose };
+static const struct socket_family inet6_family = { .family = AF_INET6, .choose = inet_choose };
+
+static int inet_init(void)
+{
+	socket_family_register(&inet_family);
+	socket_family_register(&inet6_family);
+	return 0;
+}
+INITCALL(fs, inet_init);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Internet sockets inside the vNode: their state, and the table of ports.
+ *
+ * Locking:	inet_table_lock (RANK_SOCKET_TABLE), outside socket.lock, guards the table and the
+ *		names. A name changes only while its socket is not in the table or is unconnected;
+ *		calls on one socket that change and read it at once may see either.
+ */
+#pragma once
+
+#include "inet.h"
+
+/* Options that are a number: kept, and told again. */
+#define INET_OPTIONS 48u
+
+struct outside_port;
+struct tcpip_conn;
+
+struct inet_socket {
+	struct socket s;
+	struct hlist_node node;         /* table lock: in the table, if local.port is set */
+	struct inet_name local, remote; /* table lock; remote.port 0: not connected */
+	bool bound_addr;                /* table lock: the program chose the address */
+	bool told;                      /* socket.lock: connect() has said that it is connected */
+	bool pending;                   /* socket.lock: its backlog has no place for it yet */
+	struct tcpip_conn *outside;     /* atomic: set once; NULL: the peer is inside */
+	struct outside_port *visible;   /* outside_port.c; NULL: not visible outside */
+	bool v6only;                    /* atomic */
+	int32_t options[INET_OPTIONS];  /* atomic: by place in the table of options; 0: default */
+};
+
+static inline struct inet_socket *inet_of(struct socket *s)
+{
+	return container_of(s, struct inet_socket, s);
+}
+
+extern const struct socket_ops tcp_ops, udp_ops;
+
+/* --- inet.c: names and options ------------------------------------------------------- */
+
+/*
+ * A name as @s's family writes it. -EINVAL: it is too short, or IPv4 for one that is IPv6 only;
+ * -EAFNOSUPPORT.
+ */
+int inet_name_fetch(struct socket *s, const struct sock_addr *addr, struct inet_name *out)
+	__must_check;
+/* The same the other way round. */
+void inet_name_put(const struct socket *s, const struct inet_name *name, struct sock_addr *addr);
+/* A new socket has the address "any" of its family. */
+int inet_init_socket(struct socket *s);
+int inet_getname(struct socket *s, bool peer, struct sock_addr *addr);
+/* A numeric option that is not as at first; its value. */
+bool inet_option_changed(struct socket *s, int level, int option, int *value);
+int inet_setsockopt(struct socket *s, int level, int option, const void *val, uint32_t len);
+int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t *len);
+
+/* --- outside.c ------------------------------------------------------------------------ */
+
+/*
+ * Connect @s, which is BUSY, to @to outside of the vNode. -ENETUNREACH: there is no way, and @s is
+ * as before; -EINPROGRESS and the errnos of connect().
+ */
+int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock) __must_check;
+
+/*
+ * The server's end of connection @c from @remote, on behalf of listener @l, which has its events
+ * from now on. The stack's lock is held. ERR_PTR.
+ */
+struct socket *outside_make(struct socket *l, struct tcpip_conn *c, const struct inet_name *local,
+			    const struct inet_name *remote);
+/* A listener's backlog did not take it: @s goes, and its connection stays the stack's. */
+void outside_unmake(struct socket *s);
+/* A program got @s, which may be any TCP socket, by accept(). */
+void outside_accepted(struct socket *s);
+
+/* --- outside_port.c: ports that are visible outside ----------------------------------- */
+
+/*
+ * Let connections (of up to @backlog) or datagrams for the port of @s come from outside, if its
+ * address is reachable from there. -EADDRINUSE, -ENOBUFS.
+ */
+int outside_open(struct socket *s, unsigned int backlog) __must_check;
+void outside_close(struct socket *s);
+/* Send a datagram. -ENETUNREACH, -EINVAL: not from this address; -ENOBUFS, -EFAULT. */
+ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m, const struct inet_name *to);
+/* The names of @s, which sends to @to from now on, and its port. -ENETUNREACH, -EINVAL. */
+int outside_connect_datagrams(struct socket *s, const struct inet_name *to) __must_check;
+/* --- udp.c --------------------------------------------------------------------------- */
+
+/* Copy what came from outside into the queue of @to, or lose it. */
+void udp_receive(struct socket *to, const struct inet_name *from, const void *data, size_t len);
+
+/* --- inet_port.c: the table ---------------------------------------------------------- */
+
+bool inet_is_any(const uint8_t addr[16]);
+/* 127.0.0.0/8 and ::1. */
+bool inet_is_loopback(const uint8_t addr[16]);
+/* Inside the vNode: loopback, any, and the vNode's own addresses outside. */
+bool inet_is_local(const uint8_t addr[16]);
+bool inet_is_multicast(const uint8_t addr[16]);
+int inet_bind(struct socket *s, const struct sock_addr *addr);
+/* A port of the system's choice, for a socket that has none. -EADDRNOTAVAIL */
+int inet_autobind(struct socket *s) __must_check;
+/* An accepted socket enters the table with the names that it has. */
+void inet_enter(struct socket *s);
+void inet_leave(struct socket *s);
+/* Undo a bind() that did not come to its end. */
+void inet_unbind(struct socket *s);
+/* The names of a connection; an address that the program did not choose is that of @to. */
+void inet_connect_names(struct socket *s, const struct inet_name *to);
+/* The address that packets of @s carry, unless the program chose one. */
+void inet_set_source(struct socket *s, const uint8_t addr[16]);
+void inet_forget_remote(struct socket *s);
+/*
+ * The listener (streams) or receiver (datagrams, for one sent from @from) of @to, referenced; NULL.
+ */
+struct socket *inet_find(uint32_t type, const struct inet_name *to, const struct inet_name *from);
