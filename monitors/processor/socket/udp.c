@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * UDP: inside the vNode, and what of it goes outside.
+ *
+ * Flow:	a datagram goes into the queue of the socket that its port and addresses suit best,
+ *		or is lost when that one's SO_RCVBUF is full, as on a wire. One for a port that no
+ *		socket has becomes ECONNREFUSED for a sender that is connected, at its next call.
+ */
+#include <abi/poll.h>
+#include <kernel/panic.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <processor/account/account.h>
+#include <processor/process/process.h>
+#include <processor/vfs/uio.h>
+
+#include "inet_private.h"
+#include "queue.h"
+
+#define UDP_MAX4 65507u /* an IPv4 datagram, less its headers */
+#define UDP_MAX6 65527u
+
+/* Where @m goes. -EDESTADDRREQ, -EINVAL, -ENETUNREACH, -EACCES ... */
+static int destination(struct socket *s, const struct socket_msg *m, struct inet_name *to)
+{
+	static const uint8_t broadcast[4] = { 255, 255, 255, 255 };
+	int err = 0;
+
+	if (m->addr.len) {
+		err = inet_name_fetch(s, &m->addr, to);
+		if (!err && !to->port)
+			err = -EINVAL;
+	} else if (READ_ONCE(s->state) == SOCKET_CONNECTED) {
+		*to = inet_of(s)->remote;
+	} else {
+		err = -EDESTADDRREQ;
+	}
+	if (err)
+		return err;
+	if (inet_is_v4(to->addr) && !memcmp(to->addr + 12, broadcast, 4))
+		return socket_option(s, SOCKET_BROADCAST) ? 0 : -EACCES;
+	return inet_is_multicast(to->addr) ? -ENETUNREACH : 0;
+}
+
+/* "Any" as a destination is the loopback. */
+static void make_definite(struct inet_name *name)
+{
+	if (!inet_is_any(name->addr))
+		return;
+	if (inet_is_v4(name->addr)) {
+		name->addr[12] = 127;
+		name->addr[15] = 1;
+	} else {
+		name->addr[15] = 1;
+	}
+}
+
+/* Append @msg to @to's queue, or lose it. */
+static void deliver(struct socket *to, struct sock_msg *msg)
+{
+	bool taken;
+
+	spin_lock(&to->lock);
+	taken = !to->dead && to->queued + msg->cost <= READ_ONCE(to->rcvbuf);
+	if (taken)
+		sock_queue_push_locked(to, msg);
+	else
+		to->drops++;
+	spin_unlock(&to->lock);
+	if (taken)
+		socket_wake(&to->rd_wait);
+	else
+		sock_msg_free(msg);
+}
+
+void udp_receive(struct socket *to, const struct inet_name *from, const void *data, size_t len)
+{
+	struct inet_name *aux;
+	struct sock_msg *msg;
+
+	/* Cheap when a flood has filled the queue. */
+	if (READ_ONCE(to->queued) + len > READ_ONCE(to->rcvbuf)) {
+		__atomic_add_fetch(&to->drops, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	aux = kmem_alloc(kmem_account_of(to), sizeof(*aux));
+	if (!aux)
+		return;
+	*aux = *from;
+	msg = sock_msg_copy_of(data, len, kmem_account_of(to));
+	if (IS_ERR(msg)) {
+		kmem_free(aux);
+		return;
+	}
+	msg->aux = aux;
+	deliver(to, msg);
+}
+
+static ssize_t send_to(struct socket *s, struct socket_msg *m, const struct inet_name *to)
+{
+	const size_t len = m->uio->left;
+	struct inet_name *from = kmem_alloc(kmem_current(), sizeof(*from));
+	struct sock_msg *msg;
+	struct socket *receiver;
+
+	if (!from)
+		return -ENOBUFS;
+	*from = inet_of(s)->local;
+	if (inet_is_any(from->addr))
+		memcpy(from->addr, to->addr, 16);
+	msg = sock_msg_make(m->uio, len, NULL);
+	if (IS_ERR(msg)) {
+		kmem_free(from);
+		return PTR_ERR(msg);
+	}
+	msg->aux = from;
+	receiver = inet_find(SOCK_DGRAM, to, from);
+	if (receiver) {
+		deliver(receiver, msg);
+		socket_put(receiver);
+		return (ssize_t)len;
+	}
+	sock_msg_free(msg);
+	if (READ_ONCE(s->state) == SOCKET_CONNECTED)
+		socket_shut(s, 0, ECONNREFUSED);
+	return (ssize_t)len;
+}
+
+static ssize_t udp_send(struct socket *s, struct socket_msg *m)
+{
+	struct inet_name to;
+	int err;
+
+	if (m->uio->left > (s->family == AF_INET ? UDP_MAX4 : UDP_MAX6))
+		return -EMSGSIZE;
+	if (m->flags & MSG_OOB)
+		return -EOPNOTSUPP;
+	err = destination(s, m, &to);
+	if (!err)
+		err = inet_autobind(s);
+	if (!err)
+		err = -socket_take_error(s);
+	if (!err && (READ_ONCE(s->shut) & SOCKET_SHUT_WR))
+		err = -EPIPE;
+	if (err)
+		return err;
+	if (!inet_is_local(to.addr))
+		return outside_send_datagram(s, m, &to);
+	make_definite(&to);
+	return send_to(s, m, &to);
+}
+
+static void tell_source(struct socket *s, struct socket_msg *m, const struct sock_msg *msg)
+{
+	if (m->wants_addr)
+		inet_name_put(s, msg->aux, &m->addr);
+}
+
+static ssize_t udp_recv(struct socket *s, struct socket_msg *m)
+{
+	if (m->flags & MSG_ERRQUEUE)
+		return -EAGAIN;
+	return socket_recv_message(s, m, tell_source);
+}
+
+static int udp_connect(struct socket *s, const struct sock_addr *addr, bool nonblock)
+{
+	struct inet_name to;
+	int err;
+
+	if (addr->len < sizeof(addr->family))
+		return -EINVAL;
+	if (addr->family == AF_UNSPEC) {
+		inet_forget_remote(s);
+		spin_lock(&s->lock);
+		__atomic_store_n(&s->state, SOCKET_IDLE, __ATOMIC_RELEASE);
+		spin_unlock(&s->lock);
+		return 0;
+	}
+	err = inet_name_fetch(s, addr, &to);
+	if (!err && inet_is_multicast(to.addr))
+		err = -ENETUNREACH;
+	if (!err)
+		err = inet_autobind(s);
+	if (err)
+		return err;
+	if (inet_is_local(to.addr)) {
+		make_definite(&to);
+		inet_connect_names(s, &to);
+	} else {
+		err = outside_connect_datagrams(s, &to);
+		if (err)
+			return err;
+	}
+	spin_lock(&s->lock);
+	__atomic_store_n(&s->state, SOCKET_CONNECTED, __ATOMIC_RELEASE);
+	spin_unlock(&s->lock);
+	return 0;
+}
+
+/* A port that the program chose is visible outside at once, another with the first use there. */
+static int udp_bind(struct socket *s, const struct sock_addr *addr)
+{
+	int err = inet_bind(s, addr);
+
+	if (err)
+		return err;
+	err = outside_open(s, 0);
+	if (err)
+		inet_unbind(s);
+	return err;
+}
+
+static int udp_shutdown(struct socket *s, unsigned int how)
+{
+	/* As Linux, it takes effect even without a connection. */
+	socket_shut(s, how + 1, 0);
+	return READ_ONCE(s->state) == SOCKET_CONNECTED ? 0 : -ENOTCONN;
+}
+
+static unsigned int udp_poll(struct socket *s)
+{
+	const uint32_t shut = __atomic_load_n(&s->shut, __ATOMIC_ACQUIRE);
+	unsigned int events = POLLOUT | POLLWRNORM | POLLWRBAND;
+
+	if (READ_ONCE(s->error))
+		events |= POLLERR;
+	if (shut & SOCKET_SHUT_RD)
+		events |= POLLRDHUP | POLLIN | POLLRDNORM;
+	if (shut == SOCKET_SHUT_BOTH)
+		events |= POLLHUP;
+	if (READ_ONCE(s->nr_queued))
+		events |= POLLIN | POLLRDNORM;
+	return events;
+}
+
+static void udp_release(struct socket *s)
+{
+	inet_leave(s);
+	outside_close(s);
+	spin_lock(&s->lock);
+	s->dead = true;
+	spin_unlock(&s->lock);
+	sock_queue_purge(s);
+}
+
+const struct socket_ops udp_ops = {
+	.name = "udp",
+	.size = sizeof(struct inet_socket),
+	.init = inet_init_socket,
+	.bind = udp_bind,
+	.connect = udp_connect,
+	.sendmsg = udp_send,
+	.recvmsg = udp_recv,
+	.shutdown = udp_shutdown,
+	.poll = udp_poll,
+	.getname = inet_getname,
+	.setsockopt = inet_setsockopt,
+	.getsockopt = inet_getsockopt,
+	.release = udp_release,
+};
