@@ -32,6 +32,52 @@ print `echo from a shell | tr a-z A-Z`; printf "%s\n",
     join ',', map { $_ ** 2 } grep { $_ & 1 } 1 .. 20;
 """
 
+# Servers and clients in one process: asyncio over TCP and AF_UNIX, HTTP by threads.
+SERVERS = r"""
+import asyncio, http.server, tempfile, threading, urllib.request
+
+async def serve(reader, writer):
+    while line := await reader.readline():
+        writer.write(line.upper())
+        await writer.drain()
+    writer.close()
+
+async def client(i, connect):
+    reader, writer = await connect()
+    for k in range(20):
+        writer.write(b"hello %d %d\n" % (i, k))
+        await writer.drain()
+        assert await reader.readline() == b"HELLO %d %d\n" % (i, k)
+    writer.close()
+
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    tcp = lambda: asyncio.open_connection("127.0.0.1", port)
+    await asyncio.gather(*(client(i, tcp) for i in range(50)))
+    path = tempfile.mktemp()
+    await asyncio.start_unix_server(serve, path)
+    await asyncio.gather(*(client(i, lambda: asyncio.open_unix_connection(path))
+                           for i in range(50)))
+    print("both served")
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"x" * 300000)
+
+    def log_message(self, *args):
+        pass
+
+asyncio.run(main())
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+for _ in range(5):
+    print(len(urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/").read()))
+server.shutdown()
+"""
+
 PYTHON = r"""
 import hashlib, json, mmap, os, re, select, signal, socket, subprocess, sys, tempfile, threading
 import zlib
@@ -357,7 +403,9 @@ def test_perl(base, texts, where):
     compare(base, texts, ["/usr/bin/perl", "-e", PERL, TEXT], where)
 
 
-@pytest.mark.parametrize("script", [PYTHON, DATABASE], ids=["modules", "sqlite3"])
+@pytest.mark.parametrize(
+    "script", [PYTHON, DATABASE, SERVERS], ids=["modules", "sqlite3", "servers"]
+)
 def test_python(base, texts, where, script):
     require("python3")
     compare(base, texts, ["/usr/bin/python3", "-c", script, TEXT], where)
