@@ -86,4 +86,4 @@ SHOW(show_uptime);
 SHOW(show_version);
 SHOW(show_vmstat);
 
-extern const struct pseudo_node proc_sys_nodes[];
+extern const struct pseudo_node proc_net_nodes[], proc_sys_nodes[];
