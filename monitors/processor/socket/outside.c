@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * TCP sockets whose peer is outside of the vNode: connections of the TCP/IP stack.
+ *
+ * Flow:	connect() to an address that is not the vNode's comes here; the socket gets these
+ *		operations for good, as do those that outside_make() makes for listeners. The stack
+ *		tells of events by functions that wake the socket's waiters; bytes wait in the
+ *		stack, and are copied from and to the program without its lock.
+ * Locking:	the stack's lock is outside socket.lock: its functions take that one. recv_lock lets
+ *		one receiver at a time at the bytes, and is held over copies.
+ * Failure:	a connection that is gone answers what was left of its bytes, then its error once.
+ */
+#include <abi/in.h>
+#include <abi/poll.h>
+#include <kernel/panic.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <net/tcpip.h>
+#include <processor/process/process.h>
+#include <processor/vfs/uio.h>
+
+#include "inet_private.h"
+#include "queue.h"
+
+#define CHUNK 16384u /* bytes that are copied at once */
+
+static const struct socket_ops outside_ops;
+
+static struct tcpip_conn *conn_of(struct socket *s)
+{
+	return inet_of(s)->outside;
+}
+
+/* --- events: the stack's lock is held */
+
+static void on_connected(void *arg)
+{
+	struct socket *s = arg;
+
+	spin_lock(&s->lock);
+	if (s->state == SOCKET_CONNECTING)
+		__atomic_store_n(&s->state, SOCKET_CONNECTED, __ATOMIC_RELEASE);
+	spin_unlock(&s->lock);
+	socket_wake(&s->wr_wait);
+}
+
+static void on_readable(void *arg)
+{
+	struct socket *s = arg;
+
+	socket_wake(&s->rd_wait);
+}
+
+static void on_writable(void *arg)
+{
+	struct socket *s = arg;
+
+	socket_wake(&s->wr_wait);
+}
+
+static void on_gone(void *arg, int err)
+{
+	struct socket *s = arg;
+
+	spin_lock(&s->lock);
+	__atomic_store_n(&s->state, SOCKET_CLOSED, __ATOMIC_RELEASE);
+	spin_unlock(&s->lock);
+	socket_shut(s, SOCKET_SHUT_BOTH, -err);
+}
+
+static const struct tcpip_conn_user conn_user = {
+	.connected = on_connected,
+	.readable = on_readable,
+	.writable = on_writable,
+	.gone = on_gone,
+};
+
+/* --- connecting */
+
+static bool is_connecting(const struct socket *s)
+{
+	return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == SOCKET_CONNECTING;
+}
+
+static int wait_connected(struct socket *s, bool nonblock)
+{
+	const uint64_t timeo = READ_ONCE(s->sndtimeo_ns);
+	const uint64_t deadline = socket_deadline(timeo, nonblock);
+	int err;
+
+	if (is_connecting(s)) {
+		if (!deadline)
+			return -EINPROGRESS;
+		err = wait_event_interruptible_timeout(&s->wr_wait, !is_connecting(s), deadline);
+		if (err)
+			return err == -ETIMEDOUT ? -EINPROGRESS : socket_wait_error(err, timeo);
+	}
+	err = -socket_take_error(s);
+	if (!err)
+		inet_of(s)->told = true;
+	return err;
+}
+
+int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
+{
+	const struct inet_socket *u = inet_of(s);
+	struct tcpip_name local, remote = { .port = to->port, .scope_id = to->scope_id };
+	struct tcpip_conn *c;
+	uint8_t from[16];
+	int err;
+
+	memcpy(remote.addr, to->addr, 16);
+	if (u->bound_addr && inet_is_loopback(u->local.addr))
+		return -EINVAL;
+	err = tcpip_source_for(&remote, from);
+	if (err)
+		return err;
+	err = inet_autobind(s);
+	if (err)
+		return err;
+	inet_connect_names(s, to);
+	inet_set_source(s, from);
+	local = (struct tcpip_name){ .port = u->local.port };
+	memcpy(local.addr, from, 16);
+	__atomic_store_n(&s->ops, &outside_ops, __ATOMIC_RELEASE);
+	spin_lock(&s->lock);
+	__atomic_store_n(&s->state, SOCKET_CONNECTING, __ATOMIC_RELEASE);
+	spin_unlock(&s->lock);
+	err = tcpip_connect(&local, &remote, &conn_user, s, &c);
+	if (err) {
+		on_gone(s, 0);
+		return err;
+	}
+	__atomic_store_n(&inet_of(s)->outside, c, __ATOMIC_RELEASE);
+	return wait_connected(s, nonblock);
+}
+
+/* --- moving data */
+
+static bool may_send(struct socket *s)
+{
+	struct tcpip_hints h;
+
+	tcpip_hints(conn_of(s), &h);
+	return h.writable || h.gone || (READ_ONCE(s->shut) & SOCKET_SHUT_WR);
+}
+
+static bool may_receive(struct socket *s)
+{
+	struct tcpip_hints h;
+
+	tcpip_hints(conn_of(s), &h);
+	return h.readable || h.ended || h.gone || (READ_ONCE(s->shut) & SOCKET_SHUT_RD);
+}
+
+/* Give the stack what it has room for, of at most CHUNK bytes. -EAGAIN: it has none. */
+static ssize_t send_some(struct socket *s, struct socket_msg *m, uint8_t *buf)
+{
+	struct tcpip_status st;
+	size_t n;
+
+	if (READ_ONCE(s->shut) & SOCKET_SHUT_WR)
+		return -EPIPE;
+	tcpip_status(conn_of(s), &st);
+	n = MIN(MIN(st.room, m->uio->left), (size_t)CHUNK);
+	if (!n)
+		return st.gone ? -EPIPE : -EAGAIN;
+	n = uio_fetch(m->uio, buf, n);
+	if (!n)
+		return -EFAULT;
+	return tcpip_send(conn_of(s), buf, n, m->uio->left || (m->flags & MSG_MORE));
+}
+
+static ssize_t outside_send(struct socket *s, struct socket_msg *m)
+{
+	const uint64_t timeo = READ_ONCE(s->sndtimeo_ns);
+	const uint64_t deadline = socket_deadline(timeo, m->flags & MSG_DONTWAIT);
+	const size_t total = m->uio->left;
+	size_t done = 0;
+	uint8_t *buf;
+	ssize_t ret;
+
+	ret = is_connecting(s) ? wait_connected(s, m->flags & MSG_DONTWAIT) : 0;
+	if (ret)
+		return ret == -EINPROGRESS ? -EAGAIN : ret;
+	ret = -socket_take_error(s);
+	if (ret)
+		return ret;
+	if (!conn_of(s))
+		return -EPIPE;
+	if (m->flags & MSG_OOB)
+		return -EOPNOTSUPP;
+	buf = kmalloc(CHUNK);
+	if (!buf)
+		return -ENOBUFS;
+	while (done < total) {
+		ret = send_some(s, m, buf);
+		if (ret > 0) {
+			const size_t left = total - done - (size_t)ret;
+
+			done += (size_t)ret;
+			if (m->uio->left != left)
+				break; /* fetched more than was taken: the caller goes on */
+			continue;
+		}
+		if (ret != -EAGAIN || !deadline)
+			break;
+		ret = wait_event_interruptible_timeout(&s->wr_wait, may_send(s), deadline);
+		if (ret) {
+			ret = socket_wait_error((int)ret, timeo);
+			break;
+		}
+	}
+	kfree(buf);
+	return done ? (ssize_t)done : ret;
+}
+
+/* Copy what there is. 0: nothing; -EFAULT. */
+static ssize_t receive_some_locked(struct socket *s, struct socket_msg *m)
+	__must_hold(&s->recv_lock)
+{
+	const bool peek = m->flags & MSG_PEEK;
+	struct tcpip_data *d = tcpip_take(conn_of(s), m->uio->left);
+	size_t done = 0, len;
+	const void *p;
+	bool fault = false;
+
+	assert_mutex_held(&s->recv_lock);
+	while (d && m->uio->left && !fault && (p = tcpip_data_bytes(d, done, &len)) != NULL) {
+		const size_t n = MIN(len, (size_t)m->uio->left);
+		const size_t put = uio_put(m->uio, p, n);
+
+		done += put;
+		fault = put < n;
+	}
+	if (d)
+		tcpip_give_back(conn_of(s), d, peek ? 0 : done);
+	return !done && fault ? -EFAULT : (ssize_t)done;
+}
+
+static ssize_t outside_recv(struct socket *s, struct socket_msg *m)
+{
+	const uint64_t timeo = READ_ONCE(s->rcvtimeo_ns);
+	const uint64_t deadline = socket_deadline(timeo, m->flags & MSG_DONTWAIT);
+	const bool all = (m->flags & MSG_WAITALL) && !(m->flags & MSG_PEEK);
+	ssize_t ret, done = 0;
+
+	ret = is_connecting(s) ? wait_connected(s, m->flags & MSG_DONTWAIT) : 0;
+	if (ret)
+		return ret == -EINPROGRESS ? -EAGAIN : ret;
+	if (!conn_of(s))
+		return -socket_take_error(s);
+	if (m->flags & MSG_OOB)
+		return -EINVAL;
+	while (m->uio->left) {
+		struct tcpip_hints h;
+
+		/* The order matters: bytes that came before the end are read before it is told. */
+		tcpip_hints(conn_of(s), &h);
+		ret = mutex_lock_killable(&s->recv_lock);
+		if (ret)
+			break;
+		ret = receive_some_locked(s, m);
+		mutex_unlock(&s->recv_lock);
+		if (ret > 0)
+			done += ret;
+		if (ret < 0 || (ret > 0 && !all))
+			break;
+		if (ret > 0)
+			continue;
+		ret = done ? 0 : -socket_take_error(s);
+		if (ret || h.ended || h.gone || (READ_ONCE(s->shut) & SOCKET_SHUT_RD))
+			break;
+		ret = -EAGAIN;
+		if (!deadline)
+			break;
+		ret = wait_event_interruptible_timeout(&s->rd_wait, may_receive(s), deadline);
+		if (ret) {
+			ret = socket_wait_error((int)ret, timeo);
+			break;
+		}
+	}
+	return done ? done : ret;
+}
+
+/* --- state */
+
+static int outside_reconnect(struct socket *s, const struct sock_addr *addr, bool nonblock)
+{
+	(void)addr;
+	if (is_connecting(s))
+		return nonblock ? -EALREADY : wait_connected(s, false);
+	if (READ_ONCE(s->error))
+		return -socket_take_error(s);
+	if (!inet_of(s)->told && READ_ONCE(s->state) == SOCKET_CONNECTED) {
+		inet_of(s)->told = true;
+		return 0;
+	}
+	return READ_ONCE(s->state) == SOCKET_CONNECTED ? -EISCONN : -ECONNABORTED;
+}
+
+static int outside_shutdown(struct socket *s, unsigned int how)
+{
+	int err = 0;
+
+	if (READ_ONCE(s->state) != SOCKET_CONNECTED || !conn_of(s))
+		return -ENOTCONN;
+	if ((how + 1) & SOCKET_SHUT_WR)
+		err = tcpip_end(conn_of(s));
+	socket_shut(s, how + 1, 0);
+	return err;
+}
+
+static unsigned int outside_poll(struct socket *s)
+{
+	const uint32_t shut = __atomic_load_n(&s->shut, __ATOMIC_ACQUIRE);
+	unsigned int events = READ_ONCE(s->error) ? POLLERR : 0;
+	struct tcpip_hints h = { .gone = true };
+
+	if (is_connecting(s))
+		return events;
+	if (conn_of(s))
+		tcpip_hints(conn_of(s), &h);
+	if (h.gone || shut == SOCKET_SHUT_BOTH || (h.ended && (shut & SOCKET_SHUT_WR)))
+		events |= POLLHUP;
+	if (h.gone || h.ended || (shut & SOCKET_SHUT_RD))
+		events |= POLLIN | POLLRDNORM | POLLRDHUP;
+	if (h.readable >= MAX(READ_ONCE(s->rcvlowat), 1u))
+		events |= POLLIN | POLLRDNORM;
+	if (h.writable || h.gone || (shut & SOCKET_SHUT_WR))
+		events |= POLLOUT | POLLWRNORM;
+	return events;
+}
+
+static uint64_t outside_inq(struct socket *s)
+{
+	struct tcpip_hints h = { 0 };
+
+	if (conn_of(s))
+		tcpip_hints(conn_of(s), &h);
+	return h.readable;
+}
+
+static const struct {
+	int level, option;
+	enum tcpip_option to;
+} passed[] = {
+	{ SOL_TCP, TCP_NODELAY, TCPIP_NODELAY },
+	{ SOL_TCP, TCP_CORK, TCPIP_CORK },
+	{ SOL_TCP, TCP_KEEPIDLE, TCPIP_KEEP_IDLE_S },
+	{ SOL_TCP, TCP_KEEPINTVL, TCPIP_KEEP_INTERVAL_S },
+	{ SOL_TCP, TCP_KEEPCNT, TCPIP_KEEP_COUNT },
+	{ SOL_IP, IP_TOS, TCPIP_TOS },
+	{ SOL_IP, IP_TTL, TCPIP_TTL },
+};
+
+static int outside_setsockopt(struct socket *s, int level, int option, const void *val,
+			      uint32_t len)
+{
+	const int err = inet_setsockopt(s, level, option, val, len);
+	uint32_t value = 0;
+
+	if (err || !conn_of(s))
+		return err;
+	memcpy(&value, val, MIN(len, (uint32_t)sizeof(value)));
+	for (size_t i = 0; i < ARRAY_SIZE(passed); i++) {
+		if (passed[i].level == level && passed[i].option == option)
+			tcpip_set_option(conn_of(s), passed[i].to, value);
+	}
+	return 0;
+}
+
+static void outside_option_changed(struct socket *s, int option)
+{
+	if (option == SO_KEEPALIVE && conn_of(s))
+		tcpip_set_option(conn_of(s), TCPIP_KEEPALIVE, socket_option(s, SOCKET_KEEPALIVE));
+}
+
+static void outside_release(struct socket *s)
+{
+	/* A listener that goes resets connections that no program has got. */
+	const bool abort =
+		(socket_option(s, SOCKET_LINGER) && !READ_ONCE(s->linger_s)) || s->unaccepted;
+
+	inet_leave(s);
+	spin_lock(&s->lock);
+	s->dead = true;
+	spin_unlock(&s->lock);
+	if (conn_of(s))
+		tcpip_close(conn_of(s), abort);
+	inet_of(s)->outside = NULL;
+}
+
+static const struct socket_ops outside_ops = {
+	.name = "tcp",
+	.size = sizeof(struct inet_socket),
+	.connect = outside_reconnect,
+	.sendmsg = outside_send,
+	.recvmsg = outside_recv,
+	.shutdown = outside_shutdown,
+	.poll = outside_poll,
+	.getname = inet_getname,
+	.setsockopt = outside_setsockopt,
+	.getsockopt = inet_getsockopt,
+	.option_changed = outside_option_changed,
+	.inq = outside_inq,
+	.release = outside_release,
+};
+
+/* --- connections that came from outside */
+
+struct socket *outside_make(struct socket *l, struct tcpip_conn *c, const struct inet_name *local,
+			    const struct inet_name *remote)
+{
+	struct socket *s = socket_create_like(l, &outside_ops);
+	struct inet_socket *u;
+
+	if (IS_ERR(s))
+		return s;
+	u = inet_of(s);
+	s->options = READ_ONCE(l->options);
+	s->sndbuf = READ_ONCE(l->sndbuf);
+	s->rcvbuf = READ_ONCE(l->rcvbuf);
+	s->linger_s = READ_ONCE(l->linger_s);
+	memcpy(u->options, inet_of(l)->options, sizeof(u->options));
+	u->v6only = READ_ONCE(inet_of(l)->v6only);
+	u->local = *local;
+	u->remote = *remote;
+	u->bound_addr = true;
+	u->told = true;
+	u->outside = c;
+	s->state = SOCKET_CONNECTED;
+	inet_enter(s);
+	tcpip_set_user(c, &conn_user, s);
+	return s;
+}
+
+void outside_unmake(struct socket *s)
+{
+	inet_of(s)->outside = NULL;
+	socket_drop(s);
+}
+
+/* The listener's options, which the stack could not be told in the middle of its work. */
+void outside_accepted(struct socket *s)
+{
+	struct tcpip_conn *c = s->ops == &outside_ops ? conn_of(s) : NULL;
+
+	if (!c)
+		return;
+	tcpip_accept(c);
+	if (socket_option(s, SOCKET_KEEPALIVE))
+		tcpip_set_option(c, TCPIP_KEEPALIVE, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(passed); i++) {
+		int value;
+
+		if (inet_option_changed(s, passed[i].level, passed[i].option, &value))
+			tcpip_set_option(c, passed[i].to, (uint32_t)value);
+	}
+}
