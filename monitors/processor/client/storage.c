@@ -3,7 +3,8 @@
  * Requests to storage nodes: path look-ups, attributes, directories.
  *
  * Every request is complete in itself and is sent to the node that serves this vNode's files (the
- * file's own node when one is known).  All are idempotent, so a retry does no harm.
+ * file's own node when one is known).  All are idempotent, so a retry does no harm; changes, which
+ * are not, are those of change.c.
  */
 #include "storage.h"
 
@@ -17,6 +18,7 @@
 #include <proto/ps.h>
 
 #include "convert.h"
+#include "storage_private.h"
 
 static_assert(FS_PATH_MAX == PROTO_PATH_MAX, "the same");
 static_assert((int)STORAGE_MOUNT_POINTS_MAX == (int)PS_MOUNT_POINTS_MAX, "the same");
@@ -28,8 +30,8 @@ static_assert((int)STORAGE_REALPATH == (int)PS_LOOKUP_REALPATH, "the same");
 
 COUNTER(storage_calls, "vfs.storage_calls", "requests to storage nodes");
 
-static int call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
-		size_t max)
+int storage_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
+		 size_t max)
 {
 	int ret = -EHOSTDOWN;
 
@@ -76,8 +78,8 @@ static int path_call(uint16_t opcode, const struct fs_cred *cred, const struct s
 	len = ps_path_req_encode(&req, (*pc)->body, sizeof((*pc)->body));
 	if (len < 0)
 		return (int)len;
-	return call(gsm_storage_for(how->path), opcode, (*pc)->body, (size_t)len, (*pc)->reply,
-		    sizeof((*pc)->reply));
+	return storage_call(gsm_storage_for(how->path), opcode, (*pc)->body, (size_t)len,
+			    (*pc)->reply, sizeof((*pc)->reply));
 }
 
 int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
@@ -135,7 +137,7 @@ static int file_call(uint16_t opcode, const struct file_id *file, void *reply, s
 	struct ps_file_req_wire w;
 
 	ps_file_req_encode(&f, &w);
-	return call(file->node, opcode, &w, sizeof(w), reply, max);
+	return storage_call(file->node, opcode, &w, sizeof(w), reply, max);
 }
 
 int storage_getattr(const struct file_id *file, struct file_attr *attr)
@@ -173,7 +175,7 @@ ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, void *buf, 
 	struct ps_getdents_req_wire w;
 
 	ps_getdents_req_encode(&req, &w);
-	return call(dir->node, PS_GETDENTS, &w, sizeof(w), buf, size);
+	return storage_call(dir->node, PS_GETDENTS, &w, sizeof(w), buf, size);
 }
 
 int storage_dirent_next(const void *buf, size_t len, size_t *off, struct storage_dirent *out)

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests to storage nodes that change files.
+ *
+ * Flow:	begin() takes the next number -> the request -> call(), which repeats it to a node
+ *		that was started again -> end().
+ * Invariants:	numbers in use are in the list `pending`, in order, so that its head is the smallest
+ *		one without an answer: each request tells it, and the storage node forgets the
+ *		answers before it.
+ * Locking:	pending.lock (RANK_SPIN_FS).
+ */
+#include "change.h"
+
+#include <kernel/panic.h>
+#include <kernel/spinlock.h>
+#include <lib/errno.h>
+#include <lib/list.h>
+#include <mm/slab.h>
+#include <proto/ps.h>
+
+#include "convert.h"
+#include "storage_private.h"
+
+static_assert((int)STORAGE_SET_MODE == (int)PS_SET_MODE, "the same");
+static_assert((int)STORAGE_SET_MTIME_NOW == (int)PS_SET_MTIME_NOW, "the same");
+static_assert((int)STORAGE_SET_BY_OPEN_FILE == (int)PS_SET_BY_OPEN_FILE, "the same");
+static_assert((int)STORAGE_CLOSE_MAX == (int)PS_CLOSE_MAX, "the same");
+
+/* The longest request: fixed part, groups, a name and a target. */
+#define BODY_MAX                                                               \
+	(sizeof(struct ps_rename_req_wire) + sizeof(struct ps_make_req_wire) + \
+	 PROTO_MAX_GROUPS * sizeof(le32_t) + 2 * PS_NAME_MAX + PROTO_PATH_MAX)
+
+struct numbered {
+	struct list_head link; /* pending.lock */
+	uint64_t seq;
+	uint8_t body[BODY_MAX];
+};
+
+static struct {
+	struct spinlock lock;
+	struct list_head list __guarded_by(&lock);
+	uint64_t last __guarded_by(&lock);
+} pending = {
+	.lock = SPINLOCK_INIT("storage.changes", RANK_SPIN_FS),
+	.list = { &pending.list, &pending.list },
+};
+
+/* A number for a change by @cred, and room for its request.  NULL: no memory. */
+static struct numbered *begin(const struct fs_cred *cred, struct ps_change *change)
+{
+	struct numbered *n = kmalloc(sizeof(*n));
+
+	if (!n)
+		return NULL;
+	cred_to_proto(cred, &change->cred);
+	spin_lock(&pending.lock);
+	n->seq = ++pending.last;
+	list_add_tail(&n->link, &pending.list);
+	change->acked = list_first_entry(&pending.list, struct numbered, link)->seq;
+	spin_unlock(&pending.lock);
+	change->seq = n->seq;
+	return n;
+}
+
+/* Send @len bytes of request, unless that is an error.  The reply's length or an errno. */
+static int finish(struct numbered *n, uint32_t node, uint16_t opcode, ssize_t len, void *reply,
+		  size_t max)
+{
+	int ret = (int)len;
+
+	if (len >= 0)
+		ret = storage_call(node, opcode, n->body, (size_t)len, reply, max);
+	spin_lock(&pending.lock);
+	list_del(&n->link);
+	spin_unlock(&pending.lock);
+	kfree(n);
+	return ret;
+}
+
+/* The same for a request that is answered by the attributes of a file. */
+static int finish_attr(struct numbered *n, uint32_t node, uint16_t opcode, ssize_t len,
+		       struct file_attr *attr)
+{
+	struct proto_attr_wire reply;
+	struct proto_attr a;
+	int ret = finish(n, node, opcode, len, &reply, sizeof(reply));
+
+	if (ret >= 0)
+		ret = proto_attr_decode(&reply, (size_t)ret, &a);
+	if (!ret && attr)
+		attr_from_proto(&a, attr);
+	return ret;
+}
+
+/* The same for a request that is answered by what lost a name. */
+static int finish_removed(struct numbered *n, uint32_t node, uint16_t opcode, ssize_t len,
+			  struct storage_removed *removed)
+{
+	struct ps_removed_rep_wire reply;
+	struct ps_removed_rep rep;
+	int ret = finish(n, node, opcode, len, &reply, sizeof(reply));
+
+	if (ret >= 0)
+		ret = ps_removed_rep_decode(&reply, (size_t)ret, &rep);
+	if (!ret)
+		*removed = (struct storage_removed){ file_from_proto(&rep.file), rep.nlink };
+	return ret;
+}
+
+/* --- making --------------------------------------------------------------------------- */
+
+static uint16_t opcode_of(uint32_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFREG:
+		return PS_CREATE;
+	case S_IFDIR:
+		return PS_MKDIR;
+	case S_IFLNK:
+		return PS_SYMLINK;
+	default:
+		return PS_MKNOD;
+	}
+}
+
+static int make(const struct fs_cred *cred, uint16_t opcode, const struct storage_name *at,
+		const struct storage_new *what, struct file_attr *attr)
+{
+	struct ps_make_req req = {
+		.dir = file_to_proto(at->dir),
+		.mode = what->mode,
+		.rdev = what->rdev,
+		.flags = what->nameless ? PS_MAKE_NAMELESS : 0,
+		.name_len = (uint16_t)at->len,
+		.target_len = (uint16_t)what->target_len,
+		.name = at->name,
+		.target = what->target,
+	};
+	struct numbered *n = begin(cred, &req.change);
+
+	ASSERT(at->len <= PS_NAME_MAX && what->target_len < PROTO_PATH_MAX);
+	if (!n)
+		return -ENOMEM;
+	return finish_attr(n, at->dir->node, opcode,
+			   ps_make_req_encode(opcode, &req, n->body, sizeof(n->body)), attr);
+}
+
+int storage_make(const struct fs_cred *cred, const struct storage_name *at,
+		 const struct storage_new *what, struct file_attr *attr)
+{
+	return make(cred, opcode_of(what->mode), at, what, attr);
+}
+
+int storage_tmpfile(const struct fs_cred *cred, const struct file_id *dir,
+		    const struct storage_new *what, struct file_attr *attr)
+{
+	const struct storage_name at = { .dir = dir };
+
+	return make(cred, PS_TMPFILE, &at, what, attr);
+}
+
+int storage_link(const struct fs_cred *cred, const struct file_id *file,
+		 const struct storage_name *at)
+{
+	struct ps_link_req req = { .file = file_to_proto(file),
+				   .dir = file_to_proto(at->dir),
+				   .name_len = (uint16_t)at->len,
+				   .name = at->name };
+	struct numbered *n;
+
+	if (file->node != at->dir->node)
+		return -EXDEV;
+	n = begin(cred, &req.change);
+	if (!n)
+		return -ENOMEM;
+	return finish_attr(n, at->dir->node, PS_LINK,
+			   ps_link_req_encode(&req, n->body, sizeof(n->body)), NULL);
+}
+
+/* --- removing, renaming ------------------------------------------------------------------ */
+
+static int remove_entry(const struct fs_cred *cred, uint16_t opcode, const struct storage_name *at,
+			const struct file_id *victim, struct storage_removed *removed)
+{
+	struct ps_remove_req req = { .dir = file_to_proto(at->dir),
+				     .victim = file_to_proto(victim),
+				     .name_len = (uint16_t)at->len,
+				     .name = at->name };
+	struct numbered *n = begin(cred, &req.change);
+
+	if (!n)
+		return -ENOMEM;
+	return finish_removed(n, at->dir->node, opcode,
+			      ps_remove_req_encode(&req, n->body, sizeof(n->body)), removed);
+}
+
+int storage_unlink(const struct fs_cred *cred, const struct storage_name *at,
+		   const struct file_id *victim, struct storage_removed *removed)
+{
+	return remove_entry(cred, PS_UNLINK, at, victim, removed);
+}
+
+int storage_rmdir(const struct fs_cred *cred, const struct storage_name *at,
+		  const struct file_id *victim, struct storage_removed *removed)
+{
+	return remove_entry(cred, PS_RMDIR, at, victim, removed);
+}
+
+int storage_rename(const struct fs_cred *cred, const struct storage_rename *how,
+		   struct storage_removed *removed)
+{
+	struct ps_rename_req req = {
+		.from_dir = file_to_proto(how->from.dir),
+		.to_dir = file_to_proto(how->to.dir),
+		.source = file_to_proto(&how->source),
+		.target = file_to_proto(&how->target),
+		.flags = how->exchange ? PS_RENAME_EXCHANGE : 0,
+		.from_len = (uint16_t)how->from.len,
+		.to_len = (uint16_t)how->to.len,
+		.from = how->from.name,
+		.to = how->to.name,
+	};
+	struct numbered *n;
+
+	if (how->from.dir->node != how->to.dir->node)
+		return -EXDEV;
+	n = begin(cred, &req.change);
+	if (!n)
+		return -ENOMEM;
+	return finish_removed(n, how->from.dir->node, PS_RENAME,
+			      ps_rename_req_encode(&req, n->body, sizeof(n->body)), removed);
+}
+
+/* --- attributes, the end of a use ---------------------------------------------------------- */
+
+int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
+		    const struct storage_attr *how, struct file_attr *attr)
+{
+	struct ps_setattr_req req = {
+		.file = file_to_proto(file),
+		.valid = how->set,
+		.mode = how->mode,
+		.uid = how->uid,
+		.gid = how->gid,
+		.size = how->size,
+		.atime_s = how->atime.sec,
+		.mtime_s = how->mtime.sec,
+		.atime_ns = how->atime.nsec,
+		.mtime_ns = how->mtime.nsec,
+	};
+	struct numbered *n = begin(cred, &req.change);
+
+	if (!n)
+		return -ENOMEM;
+	return finish_attr(n, file->node, PS_SETATTR,
+			   ps_setattr_req_encode(&req, n->body, sizeof(n->body)), attr);
+}
+
+int storage_close(const struct file_id *files, size_t nr)
+{
+	struct ps_close_req *req = kmalloc(sizeof(*req)); /* too large for a stack */
+	uint8_t *body =
+		kmalloc(sizeof(struct ps_close_req_wire) + nr * sizeof(struct proto_file_wire));
+	ssize_t ret = -ENOMEM;
+
+	ASSERT(nr && nr <= STORAGE_CLOSE_MAX);
+	if (req && body) {
+		req->nr_files = (uint32_t)nr;
+		for (size_t i = 0; i < nr; i++)
+			req->files[i] = file_to_proto(&files[i]);
+		ret = ps_close_req_encode(req, body,
+					  sizeof(struct ps_close_req_wire) +
+						  nr * sizeof(struct proto_file_wire));
+	}
+	if (ret >= 0)
+		ret = storage_call(files[0].node, PS_CLOSE, body, (size_t)ret, NULL, 0);
+	kfree(body);
+	kfree(req);
+	return (int)MIN(ret, 0);
+}
