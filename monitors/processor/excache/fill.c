@@ -391,6 +391,8 @@ int fill_file(struct object *obj, uint64_t pgoff, struct line *line)
 	}
 	call->release = file_demand_release;
 	err = file_demand_run(ff, call);
+	if (err == -EHOSTDOWN && !call->answered && obj->live)
+		WRITE_ONCE(obj->node, 0);
 	if (err == -EHOSTDOWN && !call->answered && excache.ops->file_node(&obj->file))
 		err = -EREMCHG; /* that node is gone; there are others */
 	rpc_call_put(call);
@@ -422,7 +424,7 @@ static struct line *prefetch_claim(struct object *obj, uint64_t pgoff)
 
 void fill_ahead(struct object *obj, uint64_t pgoff, unsigned int nr)
 {
-	const uint64_t file_pages = DIV_ROUND_UP(obj->size, PAGE_SIZE);
+	const uint64_t file_pages = DIV_ROUND_UP(READ_ONCE(obj->size), PAGE_SIZE);
 	struct file_fetch *ff;
 	struct rpc_call *call;
 

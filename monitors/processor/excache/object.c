@@ -91,8 +91,9 @@ static struct object *find_locked(const struct file_attr *attr)
 
 	assert_spin_held(&file_lock);
 	list_for_each_entry(obj, file_bucket_locked(&attr->file), table_link) {
-		if (file_id_equal(&obj->file, &attr->file) && obj->version == attr->version &&
-		    obj->size == attr->size && refcount_inc_not_zero(&obj->refs))
+		if (file_id_equal(&obj->file, &attr->file) && !obj->live &&
+		    obj->version == attr->version && obj->size == attr->size &&
+		    refcount_inc_not_zero(&obj->refs))
 			return obj;
 	}
 	return NULL;
@@ -105,7 +106,8 @@ static struct object *find_stale_locked(const struct file_attr *attr)
 
 	assert_spin_held(&file_lock);
 	list_for_each_entry(obj, file_bucket_locked(&attr->file), table_link) {
-		if (file_id_equal(&obj->file, &attr->file) && READ_ONCE(obj->nr_lines) > 0 &&
+		if (file_id_equal(&obj->file, &attr->file) && !obj->live &&
+		    READ_ONCE(obj->nr_lines) > 0 &&
 		    (obj->version != attr->version || obj->size != attr->size) &&
 		    refcount_inc_not_zero(&obj->refs))
 			return obj;
@@ -140,6 +142,44 @@ struct object *object_file_get(const struct file_attr *attr)
 		excache_drop(stale, 0, UINT64_MAX);
 		object_put(stale);
 	}
+	return obj ? obj : ERR_PTR(-ENOMEM);
+}
+
+
+static struct object *find_live_locked(const struct file_id *file)
+{
+	struct object *obj;
+
+	assert_spin_held(&file_lock);
+	list_for_each_entry(obj, file_bucket_locked(file), table_link) {
+		if (obj->live && file_id_equal(&obj->file, file) &&
+		    refcount_inc_not_zero(&obj->refs))
+			return obj;
+	}
+	return NULL;
+}
+
+struct object *object_live_get(const struct file_id *file, uint64_t fsid)
+{
+	struct object *fresh = kzalloc(sizeof(*fresh));
+	struct object *obj;
+
+	if (fresh) {
+		object_init(fresh, OBJECT_FILE, hash64_pair(file->ino, file->node) >> 1);
+		fresh->file = *file;
+		fresh->live = true;
+		fresh->dev = (uint32_t)(fsid & 0xffff);
+	}
+	spin_lock(&file_lock);
+	obj = find_live_locked(file);
+	if (!obj && fresh) {
+		list_add(&fresh->table_link, file_bucket_locked(file));
+		nr_files++;
+		obj = fresh;
+		fresh = NULL;
+	}
+	spin_unlock(&file_lock);
+	kfree(fresh);
 	return obj ? obj : ERR_PTR(-ENOMEM);
 }
 

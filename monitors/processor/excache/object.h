@@ -112,10 +112,13 @@ struct object {
 
 	/* OBJECT_FILE */
 	struct file_id file; /* const */
-	uint64_t version;    /* const */
-	uint64_t size;       /* bytes; file: const, of this version; shared: lock */
-	uint32_t dev;        /* const: st_dev */
-	char *path; /* atomic: where it was found first, for /proc/<pid>/maps; NULL: not known */
+	bool live;           /* const: it changes; else it is one version of the file */
+	uint64_t version;    /* const; live: the changes' mutex, vfs/live.c */
+	uint32_t node;       /* live, atomic: memory node that caches it; 0: by placement */
+	/* bytes; file: const, of this version; live: atomic, as known here; shared: lock */
+	uint64_t size;
+	uint32_t dev; /* const: st_dev */
+	char *path;   /* atomic: where it was found first, for /proc/<pid>/maps; NULL: not known */
 	struct radix_tree windows __guarded_by(&lock); /* lines, for fault-around: around.c */
 	struct list_head table_link; /* table lock, of files or of shared objects */
 };
@@ -125,6 +128,11 @@ struct object {
  * older versions are dropped.  ERR_PTR(-ENOMEM).
  */
 struct object *object_file_get(const struct file_attr *attr);
+/*
+ * The object of a file that may change, found or made; takes a reference. There is one, whatever
+ * the version; one that is made has version 0. ERR_PTR(-ENOMEM).
+ */
+struct object *object_live_get(const struct file_id *file, uint64_t fsid);
 /*
  * It was found at @path (canonical); the first one stays. Only for people to read: without memory,
  * none.

@@ -169,7 +169,8 @@ int owner_file_fetch_prepare(struct rpc_call *call, struct file_fetch_msg *msg,
 			     uint32_t nr, enum rpc_class cls)
 {
 	struct pm_file_fetch_req *req = kzalloc(sizeof(*req));
-	const uint32_t node = excache.ops->file_node(&obj->file);
+	const uint32_t known = obj->live ? READ_ONCE(obj->node) : 0;
+	const uint32_t node = known ? known : excache.ops->file_node(&obj->file);
 	const uint32_t rkey = rpc_mem_rkey(excache.mem, node);
 	ssize_t len;
 
@@ -178,7 +179,7 @@ int owner_file_fetch_prepare(struct rpc_call *call, struct file_fetch_msg *msg,
 	ASSERT(nr > 0 && nr <= FILE_FETCH_MAX);
 	req->file = file_to_proto(&obj->file);
 	req->pgoff = pgoff;
-	req->version = obj->version;
+	req->version = obj->live ? 0 : obj->version; /* 0: as it is now */
 	req->nr_pages = nr;
 	for (uint32_t i = 0; i < nr; i++)
 		req->pages[i] = line_ref(lines[i], rkey);

@@ -177,8 +177,8 @@ long sys_copy_file_range(const struct syscall_args *args)
 /* --- sync ---------------------------------------------------------------------------- */
 
 /*
- * sync(): what is written is at the memory nodes, or will be when it is evicted; the root is
- * read-only
+ * sync(): does nothing. The bytes that programs write are at the memory nodes, which send them to
+ * the disk when they are old; only fsync() waits for that.
  */
 long sys_sync(const struct syscall_args *args)
 {

@@ -1,0 +1,719 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Regular files of a storage node that may change.
+ *
+ * Flow:	write(2) sends the bytes to the memory node that caches the file, and when that has
+ *		them, enters them into the lines of the cache that are there: a line is never dirty,
+ *		so reclaim never waits for a file. read(2) and mappings use these lines. Each open
+ *		asks the caching node for the version; with another one the lines go.
+ * Invariants:	there is one struct live_file while the file is open, and one object.
+ *		object.version is the version of the lines that are there.
+ * Locking:	live_file.change (RANK_FILE_DATA) over each change and its messages; faults and
+ *		reads take none. table.lock guards the table.
+ * Ordering:	a fill that began before a write was answered is waited for, and gets the bytes;
+ *		one that begins later finds them at the node.
+ * Failure:	a loss of data, as the node tells it or as the node itself is gone with it, is
+ *		counted, and each open file answers -EIO once, at its next write or fsync.
+ * Limits:	no shared writable mapping (-EACCES). An append of more than FILE_BUF_PAGES pages is
+ *		several ones to other processors.
+ */
+#define PR_FMT "files: "
+
+#include "live.h"
+
+#include <abi/fcntl.h>
+#include <abi/resource.h>
+#include <arch/uaccess.h>
+#include <kernel/mutex.h>
+#include <kernel/panic.h>
+#include <kernel/printk.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/hash.h>
+#include <lib/list.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/client/file_node.h>
+#include <processor/excache/excache.h>
+#include <processor/excache/prefetch.h>
+#include <processor/process/process.h>
+
+#include "file.h"
+#include "inode.h"
+#include "uio.h"
+
+#define BUCKETS       256u
+#define PAGE_OFF(pos) ((size_t)((pos) & (PAGE_SIZE - 1)))
+
+struct live_file {
+	struct hlist_node link; /* table.lock */
+	refcount_t refs;
+	struct file_id file;   /* const */
+	struct object *object; /* const: counted */
+	struct mutex change;   /* RANK_FILE_DATA */
+	/* change for all that follows, but errors, which is also read without it */
+	uint32_t node;        /* that caches the file; 0: by placement */
+	uint32_t node_errors; /* its count of losses */
+	uint32_t told_by;     /* the node whose count that is */
+	bool unsynced;        /* it has had bytes that the disk perhaps has not */
+	uint32_t errors;      /* losses of this file that we know of */
+};
+
+/* file.private */
+struct live_handle {
+	struct live_file *lf;
+	uint32_t seen; /* atomic: errors that this open file has told */
+	bool writes;   /* const: object_write_end() is due */
+};
+
+static struct {
+	struct spinlock lock;
+	struct hlist_head buckets[BUCKETS] __guarded_by(&lock);
+} table = { .lock = SPINLOCK_INIT("live.files", RANK_SPIN_FS) };
+
+/* --- life ------------------------------------------------------------------------------ */
+
+static struct hlist_head *bucket_of(const struct file_id *file) __must_hold(&table.lock)
+{
+	return &table.buckets[hash64_pair(file->ino, (uint64_t)file->gen << 32 | file->node) %
+			      BUCKETS];
+}
+
+static struct live_file *find_locked(const struct file_id *file) __must_hold(&table.lock)
+{
+	struct live_file *lf;
+
+	assert_spin_held(&table.lock);
+	hlist_for_each_entry(lf, bucket_of(file), link) {
+		if (file_id_equal(&lf->file, file) && refcount_inc_not_zero(&lf->refs))
+			return lf;
+	}
+	return NULL;
+}
+
+static void live_free(struct live_file *lf)
+{
+	object_put(lf->object);
+	kfree(lf);
+}
+
+static void live_put(struct live_file *lf)
+{
+	if (!refcount_dec_and_test(&lf->refs))
+		return;
+	spin_lock(&table.lock);
+	hlist_del(&lf->link);
+	spin_unlock(&table.lock);
+	live_free(lf);
+}
+
+/* The file, found or made; a reference. ERR_PTR(-ENOMEM). */
+static struct live_file *live_get(const struct file_id *file, uint64_t fsid)
+{
+	struct live_file *fresh = kzalloc(sizeof(*fresh));
+	struct live_file *lf;
+
+	if (!fresh)
+		return ERR_PTR(-ENOMEM);
+	fresh->object = object_live_get(file, fsid);
+	if (IS_ERR(fresh->object)) {
+		const int err = (int)PTR_ERR(fresh->object);
+
+		kfree(fresh);
+		return ERR_PTR(err);
+	}
+	fresh->file = *file;
+	fresh->node = READ_ONCE(fresh->object->node);
+	refcount_set(&fresh->refs, 1);
+	mutex_init(&fresh->change, "live_file", RANK_FILE_DATA);
+	spin_lock(&table.lock);
+	lf = find_locked(file);
+	if (!lf)
+		hlist_add_head(&fresh->link, bucket_of(file));
+	spin_unlock(&table.lock);
+	if (lf)
+		live_free(fresh);
+	return lf ? lf : fresh;
+}
+
+/* --- what the caching node tells ------------------------------------------------------- */
+
+static void count_loss_locked(struct live_file *lf, const char *why) __must_hold(&lf->change)
+{
+	assert_mutex_held(&lf->change);
+	WRITE_ONCE(lf->errors, lf->errors + 1);
+	lf->unsynced = false;
+	pr_warn("inode %llu of node %u: unsynced data is lost: %s\n",
+		(unsigned long long)lf->file.ino, lf->file.node, why);
+}
+
+/* A reply of lf->node. */
+static void told_locked(struct live_file *lf, const struct file_state *state)
+	__must_hold(&lf->change)
+{
+	assert_mutex_held(&lf->change);
+	if (lf->told_by && lf->told_by != lf->node && lf->unsynced)
+		count_loss_locked(lf, "another memory node has the file");
+	else if (lf->told_by == lf->node && lf->node_errors != state->errors)
+		count_loss_locked(lf, "the disk has refused it");
+	lf->told_by = lf->node;
+	lf->node_errors = state->errors;
+	WRITE_ONCE(lf->object->node, lf->node);
+	WRITE_ONCE(lf->object->size, state->size);
+}
+
+/* A call ended with @err: is it to be made again? After the end of a node, at its successor. */
+static bool again_locked(struct live_file *lf, int err, int *tries) __must_hold(&lf->change)
+{
+	assert_mutex_held(&lf->change);
+	if (err == -EHOSTDOWN && lf->unsynced)
+		count_loss_locked(lf, "its memory node is gone");
+	return (err == -EHOSTDOWN || err == -ESTALE) && !(*tries)++;
+}
+
+/* -EIO once for each loss that this open file has not told. */
+static int tell_loss(struct live_handle *h)
+{
+	const uint32_t errors = READ_ONCE(h->lf->errors);
+
+	return __atomic_exchange_n(&h->seen, errors, __ATOMIC_RELAXED) == errors ? 0 : -EIO;
+}
+
+static struct fs_time now(void)
+{
+	const uint64_t ns = time_real_ns();
+
+	return (struct fs_time){ .sec = (int64_t)(ns / 1000000000u),
+				 .nsec = (uint32_t)(ns % 1000000000u) };
+}
+
+/* Close-to-open: lines of another version go. */
+static int refresh_locked(struct live_file *lf, struct file_state *state) __must_hold(&lf->change)
+{
+	int err, tries = 0;
+
+	assert_mutex_held(&lf->change);
+	do
+		err = file_node_open(&lf->file, &lf->node, state);
+	while (err && again_locked(lf, err, &tries));
+	if (err)
+		return err;
+	told_locked(lf, state);
+	if (lf->object->version == state->version)
+		return 0;
+	err = excache_drop_killable(lf->object, 0, UINT64_MAX);
+	if (!err)
+		lf->object->version = state->version;
+	return err;
+}
+
+int live_attr(struct file_attr *attr)
+{
+	struct file_state state;
+	uint32_t node = 0;
+	int err;
+
+	err = file_node_open(&attr->file, &node, &state);
+	if (err)
+		return err;
+	attr->size = state.size;
+	attr->mtime = state.mtime;
+	attr->version = state.version;
+	return 0;
+}
+
+/* --- reading --------------------------------------------------------------------------- */
+
+static struct live_handle *handle_of(const struct file *f)
+{
+	ASSERT(f->private);
+	return f->private;
+}
+
+static int page_get(struct file *f, uint64_t pgoff, struct line **line)
+{
+	int err = excache_get(f->object, pgoff, EXCACHE_FIND, line);
+
+	if (err == -ENOENT)
+		err = excache_get(f->object, pgoff, EXCACHE_FETCH, line);
+	return err;
+}
+
+static ssize_t live_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	ssize_t done = 0;
+
+	while (uio->left) {
+		const uint64_t size = READ_ONCE(f->object->size);
+		const size_t off = PAGE_OFF(*pos);
+		struct line *line;
+		size_t n, moved;
+		int err;
+
+		if (*pos >= size)
+			break;
+		n = (size_t)MIN(MIN((uint64_t)(PAGE_SIZE - off), size - *pos), uio->left);
+		prefetch_read(f->object, &f->read_ahead, *pos >> PAGE_SHIFT);
+		err = page_get(f, *pos >> PAGE_SHIFT, &line);
+		if (err)
+			return done ? done : err;
+		moved = uio_put_mapped(uio, (uint8_t *)line_data(line) + off, n);
+		excache_put(line);
+		done += (ssize_t)moved;
+		*pos += moved;
+		if (moved < n && uio_fault_in(uio, true))
+			return done ? done : -EFAULT;
+	}
+	return done;
+}
+
+/* --- writing --------------------------------------------------------------------------- */
+
+/* Up to @max bytes of @uio, which go to @at, into @buf, page by page: how many. */
+static size_t pieces_fetch(struct uio *uio, uint64_t at, uint64_t max, struct file_buf *buf,
+			   struct file_pieces *what)
+{
+	uint8_t *data = file_buf_data(buf);
+	size_t done = 0;
+
+	for (what->nr = 0; what->nr < FILE_BUF_PAGES && done < max; what->nr++) {
+		const size_t off = PAGE_OFF(at + done);
+		const size_t n = (size_t)MIN((uint64_t)(PAGE_SIZE - off), max - done);
+		const size_t moved = uio_fetch(uio, data + what->nr * PAGE_SIZE + off, n);
+
+		done += moved;
+		if (!moved)
+			break;
+		what->pieces[what->nr] =
+			(struct file_piece){ .pgoff = (at + done - 1) >> PAGE_SHIFT,
+					     .first = (uint16_t)off,
+					     .bytes = (uint16_t)moved };
+		if (moved < n) {
+			what->nr++;
+			break;
+		}
+	}
+	return done;
+}
+
+/* The node may have other bytes of these pages than their lines, which go now or at an open. */
+static void doubt(struct object *obj, uint64_t first, uint64_t end)
+{
+	if (excache_drop_killable(obj, first, end))
+		obj->version = 0;
+}
+
+/* The node has @what: so have the lines that are there, or come meanwhile. */
+static void pieces_enter(struct object *obj, const struct file_pieces *what,
+			 const struct file_buf *buf)
+{
+	const uint8_t *data = file_buf_data(buf);
+
+	for (uint32_t i = 0; i < what->nr; i++) {
+		const struct file_piece *p = &what->pieces[i];
+		struct line *line;
+		const int err = excache_get(obj, p->pgoff, EXCACHE_FIND, &line);
+
+		if (!err) {
+			memcpy((uint8_t *)line_data(line) + p->first,
+			       data + (size_t)i * PAGE_SIZE + p->first, p->bytes);
+			excache_put(line);
+		} else if (err != -ENOENT) {
+			doubt(obj, p->pgoff, p->pgoff + 1); /* the thread is to be killed */
+		}
+	}
+}
+
+static int pieces_send_locked(struct live_file *lf, struct file_pieces *what, struct file_buf *buf)
+	__must_hold(&lf->change)
+{
+	struct file_state state;
+	int err, tries = 0;
+
+	assert_mutex_held(&lf->change);
+	do
+		err = file_node_write(&lf->file, &lf->node, what, buf, &state);
+	while (err && again_locked(lf, err, &tries));
+	if (err) {
+		doubt(lf->object, what->pieces[0].pgoff, what->pieces[what->nr - 1].pgoff + 1);
+		return err;
+	}
+	told_locked(lf, &state);
+	lf->unsynced = true;
+	lf->object->version = state.version;
+	pieces_enter(lf->object, what, buf);
+	return 0;
+}
+
+/* Where @len bytes at the end of the file go. */
+static int append_locked(struct live_file *lf, uint64_t len, uint64_t *at) __must_hold(&lf->change)
+{
+	struct file_state state;
+	int err, tries = 0;
+
+	assert_mutex_held(&lf->change);
+	do
+		err = file_node_change(&lf->file, &lf->node, FILE_APPEND, 0, len, now(), &state);
+	while (err && again_locked(lf, err, &tries));
+	if (err)
+		return err;
+	told_locked(lf, &state);
+	*at = state.pos;
+	return 0;
+}
+
+/* How much of @len bytes at @pos may be written: RLIMIT_FSIZE, and what an offset can say. */
+static int write_limit(uint64_t pos, uint64_t *len)
+{
+	const uint64_t limit = MIN(process_rlimit(RLIMIT_FSIZE), (uint64_t)SPACE_TOP);
+
+	if (pos >= limit)
+		return limit == SPACE_TOP ? -EFBIG : file_size_allowed(pos + 1);
+	*len = MIN(*len, limit - pos);
+	return 0;
+}
+
+/* The next bytes of @uio to *@at, which moves: how many, or an error. */
+static ssize_t write_some_locked(struct live_file *lf, struct uio *uio, uint64_t *at, bool append,
+				 struct file_pieces *what, struct file_buf *buf)
+	__must_hold(&lf->change)
+{
+	uint64_t len = MIN(uio->left, (uint64_t)FILE_BUF_PAGES * PAGE_SIZE - PAGE_OFF(*at));
+	size_t n;
+	int err;
+
+	assert_mutex_held(&lf->change);
+	if (append)
+		*at = READ_ONCE(lf->object->size);
+	err = write_limit(*at, &len);
+	if (err)
+		return err;
+	/* Where in its page an appended byte goes is known first: others may append, too. */
+	if (append)
+		err = append_locked(lf, len, at);
+	if (err)
+		return err;
+	n = pieces_fetch(uio, *at, MIN(len, (uint64_t)FILE_BUF_PAGES * PAGE_SIZE - PAGE_OFF(*at)),
+			 buf, what);
+	if (!n)
+		return -EFAULT;
+	what->size = *at + n;
+	what->now = now();
+	err = pieces_send_locked(lf, what, buf);
+	if (err)
+		return err;
+	*at += n;
+	return (ssize_t)n;
+}
+
+static ssize_t write_all_locked(struct live_file *lf, struct uio *uio, uint64_t *at, bool append)
+	__must_hold(&lf->change)
+{
+	struct file_pieces *what = kmalloc(sizeof(*what));
+	struct file_buf *buf = what ? file_buf_get() : NULL;
+	ssize_t done = 0, n = 1;
+
+	assert_mutex_held(&lf->change);
+	if (!buf) {
+		kfree(what);
+		return what ? -EINTR : -ENOMEM;
+	}
+	while (uio->left && n > 0) {
+		n = write_some_locked(lf, uio, at, append, what, buf);
+		if (n > 0)
+			done += n;
+	}
+	file_buf_put(buf);
+	kfree(what);
+	return done ? done : n;
+}
+
+static int sync_locked(struct live_file *lf, bool datasync) __must_hold(&lf->change)
+{
+	struct file_state state;
+	int err, tries = 0;
+
+	assert_mutex_held(&lf->change);
+	do
+		err = file_node_sync(&lf->file, &lf->node, datasync, &state);
+	while (err && again_locked(lf, err, &tries));
+	if (err)
+		return err;
+	told_locked(lf, &state);
+	lf->unsynced = false;
+	return 0;
+}
+
+static ssize_t live_write(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	struct live_handle *h = handle_of(f);
+	const uint32_t flags = READ_ONCE(f->flags);
+	uint64_t at = *pos;
+	ssize_t done;
+	int err;
+
+	if (!uio->left)
+		return 0;
+	err = tell_loss(h);
+	if (err)
+		return err;
+	err = mutex_lock_killable(&h->lf->change);
+	if (err)
+		return err;
+	done = write_all_locked(h->lf, uio, &at, flags & O_APPEND);
+	if (done > 0 && (flags & (O_DSYNC | O_SYNC)))
+		err = sync_locked(h->lf, (flags & O_SYNC) != O_SYNC);
+	mutex_unlock(&h->lf->change);
+	if (done > 0)
+		*pos = at;
+	return err ? err : done;
+}
+
+static int live_fsync(struct file *f, bool datasync)
+{
+	struct live_handle *h = handle_of(f);
+	int err = mutex_lock_killable(&h->lf->change);
+
+	if (err)
+		return err;
+	err = sync_locked(h->lf, datasync);
+	mutex_unlock(&h->lf->change);
+	return err ? err : tell_loss(h);
+}
+
+/* --- sizes and holes ------------------------------------------------------------------- */
+
+/* Bytes [off, end) of the page that they lie in are zero now. */
+static void zero_line(struct object *obj, uint64_t off, uint64_t end)
+{
+	struct line *line;
+	int err;
+
+	if (off >= end)
+		return;
+	err = excache_get(obj, off >> PAGE_SHIFT, EXCACHE_FIND, &line);
+	if (!err) {
+		memset((uint8_t *)line_data(line) + PAGE_OFF(off), 0, (size_t)(end - off));
+		excache_put(line);
+	} else if (err != -ENOENT) {
+		doubt(obj, off >> PAGE_SHIFT, (off >> PAGE_SHIFT) + 1);
+	}
+}
+
+static int change_locked(struct live_file *lf, enum file_op op, uint64_t off, uint64_t len)
+	__must_hold(&lf->change)
+{
+	const uint64_t first = DIV_ROUND_UP(off, PAGE_SIZE);
+	struct file_state state;
+	int err, tries = 0;
+
+	assert_mutex_held(&lf->change);
+	do
+		err = file_node_change(&lf->file, &lf->node, op, off, len, now(), &state);
+	while (err && again_locked(lf, err, &tries));
+	if (err) {
+		doubt(lf->object, off >> PAGE_SHIFT, UINT64_MAX);
+		return err;
+	}
+	told_locked(lf, &state);
+	lf->unsynced = true;
+	lf->object->version = state.version;
+	if (op == FILE_TRUNCATE) {
+		/* No fault finds a page behind the end any more: the node knows that. */
+		zero_line(lf->object, off, first << PAGE_SHIFT);
+		excache_drop(lf->object, first, UINT64_MAX);
+	} else if (op != FILE_ALLOCATE && op != FILE_ALLOCATE_KEEP) {
+		excache_drop(lf->object, off >> PAGE_SHIFT,
+			     op == FILE_COLLAPSE ? UINT64_MAX : DIV_ROUND_UP(off + len, PAGE_SIZE));
+	}
+	return 0;
+}
+
+int live_truncate(const struct file_id *file, uint64_t fsid, uint64_t size)
+{
+	struct live_file *lf;
+	int err;
+
+	if (size > SPACE_TOP)
+		return -EFBIG;
+	lf = live_get(file, fsid);
+	if (IS_ERR(lf))
+		return (int)PTR_ERR(lf);
+	err = mutex_lock_killable(&lf->change);
+	if (!err) {
+		err = change_locked(lf, FILE_TRUNCATE, size, 0);
+		mutex_unlock(&lf->change);
+	}
+	live_put(lf);
+	return err;
+}
+
+static int op_of(int mode)
+{
+	switch (mode) {
+	case 0:
+		return FILE_ALLOCATE;
+	case FALLOC_FL_KEEP_SIZE:
+		return FILE_ALLOCATE_KEEP;
+	case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
+		return FILE_PUNCH;
+	case FALLOC_FL_ZERO_RANGE:
+		return FILE_ZERO;
+	case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
+		return FILE_ZERO_KEEP;
+	case FALLOC_FL_COLLAPSE_RANGE:
+		return FILE_COLLAPSE;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+static int live_fallocate(struct file *f, int mode, uint64_t off, uint64_t len)
+{
+	struct live_handle *h = handle_of(f);
+	const int op = op_of(mode);
+	int err;
+
+	if (op < 0)
+		return op;
+	if (off + len > SPACE_TOP)
+		return -EFBIG;
+	if ((op == FILE_ALLOCATE || op == FILE_ZERO) && off + len > READ_ONCE(f->object->size)) {
+		err = file_size_allowed(off + len);
+		if (err)
+			return err;
+	}
+	err = mutex_lock_killable(&h->lf->change);
+	if (err)
+		return err;
+	err = change_locked(h->lf, (enum file_op)op, off, len);
+	mutex_unlock(&h->lf->change);
+	return err;
+}
+
+/* --- open files ------------------------------------------------------------------------ */
+
+enum whence { /* as in lseek(2) */
+	WHENCE_SET,
+	WHENCE_CUR,
+	WHENCE_END,
+	WHENCE_DATA,
+	WHENCE_HOLE,
+};
+
+/* All of the file is data, which lseek(2) allows. */
+static int64_t live_seek(struct file *f, int64_t off, int whence)
+{
+	const int64_t size = (int64_t)READ_ONCE(f->object->size);
+	int64_t base = 0;
+
+	assert_mutex_held(&f->lock);
+	if (whence == WHENCE_DATA || whence == WHENCE_HOLE) {
+		if (off < 0 || off >= size)
+			return -ENXIO;
+		return whence == WHENCE_DATA ? off : size;
+	}
+	if (whence == WHENCE_CUR)
+		base = (int64_t)f->pos;
+	else if (whence == WHENCE_END)
+		base = size;
+	if (__builtin_add_overflow(base, off, &off))
+		return -EOVERFLOW;
+	return off < 0 ? -EINVAL : off;
+}
+
+static int live_stat(struct file *f, struct file_attr *attr)
+{
+	return inode_getattr(f->inode, attr);
+}
+
+static long live_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
+{
+	const uint64_t size = READ_ONCE(f->object->size);
+	uint64_t left;
+	int err;
+
+	if (cmd != FIONREAD)
+		return -ENOTTY;
+	err = mutex_lock_killable(&f->lock);
+	if (err)
+		return err;
+	left = f->pos < size ? size - f->pos : 0;
+	mutex_unlock(&f->lock);
+	return put_user_u32((uint32_t)MIN(left, (uint64_t)INT32_MAX), (void __user *)arg);
+}
+
+static void live_release(struct file *f)
+{
+	struct live_handle *h = f->private;
+
+	if (!h)
+		return;
+	if (h->writes)
+		object_write_end(f->object);
+	live_put(h->lf);
+	kfree(h);
+}
+
+static const struct file_ops live_ops = {
+	.name = "live",
+	.read = live_read,
+	.write = live_write,
+	.stat = live_stat,
+	.ioctl = live_ioctl,
+	.seek = live_seek,
+	.fallocate = live_fallocate,
+	.fsync = live_fsync,
+	.release = live_release,
+	.seekable = true,
+};
+
+static int open_locked(struct file *f, struct live_handle *h) __must_hold(&h->lf->change)
+{
+	struct file_state state;
+	int err;
+
+	assert_mutex_held(&h->lf->change);
+	err = refresh_locked(h->lf, &state);
+	if (!err && h->writes)
+		err = object_write_begin(h->lf->object);
+	if (err)
+		return err;
+	f->attr.size = state.size;
+	f->attr.mtime = state.mtime;
+	h->seen = h->lf->errors;
+	return 0;
+}
+
+int live_open(struct file *f)
+{
+	struct live_handle *h = kzalloc(sizeof(*h));
+	int err;
+
+	ASSERT(f->inode && !f->object && !f->private);
+	if (!h)
+		return -ENOMEM;
+	h->lf = live_get(&f->attr.file, f->attr.fsid);
+	if (IS_ERR(h->lf)) {
+		err = (int)PTR_ERR(h->lf);
+		kfree(h);
+		return err;
+	}
+	h->writes = file_writable(f);
+	err = mutex_lock_killable(&h->lf->change);
+	if (!err) {
+		err = open_locked(f, h);
+		mutex_unlock(&h->lf->change);
+	}
+	if (err) {
+		live_put(h->lf);
+		kfree(h);
+		return err;
+	}
+	f->private = h;
+	f->object = h->lf->object;
+	object_get(f->object);
+	f->ops = &live_ops;
+	return 0;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Regular files of a storage node that may change.
+ *
+ * Context:	all may sleep for a memory node.
+ * See:		live.c, docs/design/files.md
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+struct file;
+struct file_attr;
+struct file_id;
+
+/* Make @f, a regular file of a mount that is not read only, usable. -ENOMEM, -ETXTBSY, ... */
+int live_open(struct file *f) __must_check;
+/* Size and times of @attr, as storage knows them, become those that the caching node knows. */
+int live_attr(struct file_attr *attr) __must_check;
+/* truncate(2) and ftruncate(2), and O_TRUNC. */
+int live_truncate(const struct file_id *file, uint64_t fsid, uint64_t size) __must_check;
