@@ -145,6 +145,36 @@ struct object *object_file_get(const struct file_attr *attr)
 	return obj ? obj : ERR_PTR(-ENOMEM);
 }
 
+/* An object of any version, referenced, or NULL. */
+static struct object *find_any_version(const struct file_id *file)
+{
+	struct object *obj, *found = NULL;
+
+	spin_lock(&file_lock);
+	list_for_each_entry(obj, file_bucket_locked(file), table_link) {
+		if (!found && file_id_equal(&obj->file, file) && refcount_inc_not_zero(&obj->refs))
+			found = obj;
+	}
+	spin_unlock(&file_lock);
+	return found;
+}
+
+bool object_file_drop(const struct file_id *file)
+{
+	struct object *obj = find_any_version(file), *again;
+
+	while (obj) {
+		excache_drop(obj, 0, UINT64_MAX);
+		object_put(obj);
+		again = find_any_version(file);
+		if (again == obj) {
+			object_put(again);
+			return false; /* its lines were not all that held it */
+		}
+		obj = again;
+	}
+	return true;
+}
 
 static struct object *find_live_locked(const struct file_id *file)
 {

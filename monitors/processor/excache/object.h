@@ -124,6 +124,11 @@ struct object {
 };
 
 /*
+ * Drop the cached pages of @file, which has lost its last name. False: somebody still maps it, or
+ * has it open. Sleeps.
+ */
+bool object_file_drop(const struct file_id *file) __must_check;
+/*
  * The object of @attr's file at @attr's version, found or made; takes a reference.  Lines of
  * older versions are dropped.  ERR_PTR(-ENOMEM).
  */

@@ -247,16 +247,18 @@ static int utimes_path(const struct path *at, const struct user_time *t)
 	if (!owner && (!both_now || attr_access(&cred, &at->attr, FS_MAY_WRITE)))
 		return both_now ? -EACCES : -EPERM;
 	ch.atime = ch.mtime = now();
-	if (!both_now) {
-		if (t[0].sub == UTIME_OMIT)
-			ch.valid &= ~(uint32_t)ATTR_ATIME;
-		else if (t[0].sub != UTIME_NOW)
-			ch.atime = (struct fs_time){ t[0].sec, (uint32_t)t[0].sub };
-		if (t[1].sub == UTIME_OMIT)
-			ch.valid &= ~(uint32_t)ATTR_MTIME;
-		else if (t[1].sub != UTIME_NOW)
-			ch.mtime = (struct fs_time){ t[1].sec, (uint32_t)t[1].sub };
-	}
+	if (both_now || t[0].sub == UTIME_NOW)
+		ch.valid |= ATTR_ATIME_NOW;
+	else if (t[0].sub == UTIME_OMIT)
+		ch.valid &= ~(uint32_t)ATTR_ATIME;
+	else
+		ch.atime = (struct fs_time){ t[0].sec, (uint32_t)t[0].sub };
+	if (both_now || t[1].sub == UTIME_NOW)
+		ch.valid |= ATTR_MTIME_NOW;
+	else if (t[1].sub == UTIME_OMIT)
+		ch.valid &= ~(uint32_t)ATTR_MTIME;
+	else
+		ch.mtime = (struct fs_time){ t[1].sec, (uint32_t)t[1].sub };
 	return change(at, &ch);
 }
 

@@ -80,6 +80,9 @@ enum attr_valid {
 	ATTR_SIZE = 1 << 3,
 	ATTR_ATIME = 1 << 4,
 	ATTR_MTIME = 1 << 5,
+	/* Beside these two: the time that is given is that of now. */
+	ATTR_ATIME_NOW = 1 << 6,
+	ATTR_MTIME_NOW = 1 << 7,
 };
 
 struct attr_change {

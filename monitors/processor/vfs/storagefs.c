@@ -4,16 +4,21 @@
  *
  * Flow:	lookup_path() sends all that is left of a path in one message and makes an inode of
  *		the answer; the other operations ask by the file's handle (inode, generation,
- *		node).
+ *		node). Those that change something are in storagefs_change.c.
  * Invariants:	a table leads from a handle to the inode that is in use, so a file has one inode
  *		here, so mount points and locks are found by the inode's address.
- * Locking:	table.lock (RANK_SPIN_FS) guards the buckets; never held across a message.
+ *		A directory's path is good: a rename of this processor changes the paths of the
+ *		inodes in use, and a look-up that a rename overtook is made again.
+ * Locking:	moves_lock (RANK_MONITOR), one change of paths at a time; then table.lock
+ *		(RANK_SPIN_FS), which guards the buckets and paths. Neither is held across a
+ *		message.
  * Failure:	attributes of another type than the inode has are -ESTALE, whichever message brings
  *		them.
- * Limits:	read-only, which the generic code enforces. A file of several names has the path by
- *		which it was found first; only directories and links, whose path stays good, are
- *		looked up by it.
+ * Limits:	regular files are only read. A path that another processor changes is noticed when
+ *		a walk comes to the file again.
  */
+#include "storagefs_private.h"
+
 #include <kernel/initcall.h>
 #include <kernel/panic.h>
 #include <kernel/spinlock.h>
@@ -22,32 +27,31 @@
 #include <lib/list.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
+#include <processor/client/file_node.h>
 #include <processor/client/storage.h>
 #include <processor/excache/object.h>
+#include <processor/process/process.h>
 
 #include "dirent_private.h"
 #include "file.h"
+#include "live.h"
 
 #define BUCKETS   256u
 #define DIR_CHUNK 4096u /* bytes of entries that one message brings */
 
-struct storage_inode {
-	struct inode inode;
-	struct hlist_node link; /* table.lock */
-	struct file_id file;    /* const */
-	char path[];            /* const: canonical, in this file system */
-};
-
 static struct {
 	struct spinlock lock;
 	struct hlist_head buckets[BUCKETS] __guarded_by(&lock);
+	uint64_t moves __guarded_by(&lock); /* changes of paths so far */
 } table = { .lock = SPINLOCK_INIT("storage.inodes", RANK_SPIN_FS) };
 
+static struct mutex moves_lock = MUTEX_INIT(moves_lock, "storage.moves", RANK_MONITOR);
+
 static struct fs_type storagefs;
-static const struct inode_ops storagefs_ops;
 static const struct fs_cred kernel_cred; /* user 0: the walk has checked permissions */
 
-static struct storage_inode *si_of(const struct inode *inode)
+struct storage_inode *storage_inode_of(const struct inode *inode)
 {
 	ASSERT(inode->ops == &storagefs_ops);
 	return container_of(inode, struct storage_inode, inode);
@@ -83,27 +87,45 @@ static bool same_type(const struct storage_inode *si, const struct file_attr *at
 	return si->inode.mode == (attr->mode & S_IFMT);
 }
 
-/*
- * The inode of the file that @attr is of, referenced. @len bytes of @path are its canonical path.
- * -ENOMEM; -ESTALE: the inode in use is of another type.
- */
-static int get_inode(const struct file_attr *attr, const char *path, size_t len, struct inode **out)
+/* @si is used by another one's name, or was moved: the path by which it was found last is good. */
+static void take_path_locked(struct storage_inode *si, char **path) __must_hold(&table.lock)
 {
-	struct storage_inode *si, *fresh = kzalloc(sizeof(*fresh) + len + 1);
+	char *old = si->path;
+
+	assert_spin_held(&table.lock);
+	if (old && !strcmp(old, *path))
+		return;
+	si->path = *path;
+	*path = old;
+}
+
+int storagefs_inode(const struct file_attr *attr, const char *path, size_t len, struct inode **out)
+{
+	struct storage_inode *si, *fresh = kmem_alloc(kmem_current(), sizeof(*fresh));
+	char *text = kmem_alloc(kmem_current(), len + 1);
 
 	ASSERT(len && path[0] == '/');
-	if (!fresh)
+	if (!fresh || !text) {
+		kmem_free(fresh);
+		kmem_free(text);
 		return -ENOMEM;
+	}
+	memcpy(text, path, len);
 	inode_init(&fresh->inode, &storagefs, &storagefs_ops, attr->mode);
 	fresh->file = attr->file;
-	memcpy(fresh->path, path, len);
 	spin_lock(&table.lock);
 	si = find_locked(&attr->file);
-	if (!si)
+	if (si) {
+		take_path_locked(si, &text);
+	} else {
+		fresh->path = text;
+		text = NULL;
 		hlist_add_head(&fresh->link, bucket_of(&attr->file));
+	}
 	spin_unlock(&table.lock);
+	kmem_free(text);
 	if (si)
-		kfree(fresh);
+		kmem_free(fresh);
 	if (si && !same_type(si, attr)) {
 		inode_put(&si->inode);
 		return -ESTALE;
@@ -114,20 +136,33 @@ static int get_inode(const struct file_attr *attr, const char *path, size_t len,
 
 static void storagefs_release(struct inode *inode)
 {
-	struct storage_inode *si = si_of(inode);
+	struct storage_inode *si = storage_inode_of(inode);
+	bool gone;
 
 	spin_lock(&table.lock);
 	hlist_del(&si->link);
+	gone = si->gone;
 	spin_unlock(&table.lock);
-	kfree(si);
+	if (gone && !inode_is_dir(inode)) {
+		storagefs_end_use(si);
+		return;
+	}
+	kmem_free(si->path);
+	kmem_free(si);
+}
+
+/* Of a file that may change, the memory node that caches it knows the size. */
+static int attr_now(struct file_attr *attr)
+{
+	return storagefs.read_only || (attr->mode & S_IFMT) != S_IFREG ? 0 : live_attr(attr);
 }
 
 static int storagefs_getattr(struct inode *inode, struct file_attr *attr)
 {
-	const struct storage_inode *si = si_of(inode);
+	const struct storage_inode *si = storage_inode_of(inode);
 	const int err = storage_getattr(&si->file, attr);
 
-	return err ? err : same_type(si, attr) ? 0 : -ESTALE;
+	return err ? err : same_type(si, attr) ? attr_now(attr) : -ESTALE;
 }
 
 /* --- paths --------------------------------------------------------------------------- */
@@ -147,6 +182,143 @@ static char *join(const char *dir, const char *rest, size_t len)
 	return text;
 }
 
+/* Both together, charged as @si is. */
+static char *concat(const struct storage_inode *si, const char *a, const char *b)
+{
+	const size_t len = strlen(a);
+	char *text = kmem_alloc(kmem_account_of(si), len + strlen(b) + 1);
+
+	if (text) {
+		memcpy(text, a, len);
+		memcpy(text + len, b, strlen(b));
+	}
+	return text;
+}
+
+/*
+ * Where @si is now, with room for FS_PATH_MAX bytes; the caller's to kfree(). ERR_PTR: -ENOENT, it
+ * has been removed; -ENOMEM.
+ */
+static char *path_of(struct storage_inode *si)
+{
+	char *buf = kmalloc(FS_PATH_MAX);
+	int err = 0;
+
+	if (!buf)
+		return ERR_PTR(-ENOMEM);
+	spin_lock(&table.lock);
+	if (si->gone)
+		err = -ENOENT;
+	else if (!si->path)
+		err = -ENOMEM; /* there was none when it was moved */
+	else
+		strlcpy(buf, si->path, FS_PATH_MAX);
+	spin_unlock(&table.lock);
+	if (!err)
+		return buf;
+	kfree(buf);
+	return ERR_PTR(err);
+}
+
+char *storagefs_path_in(struct storage_inode *dir, const char *name, size_t len)
+{
+	char *base = path_of(dir), *text;
+
+	if (IS_ERR(base))
+		return base;
+	text = join(strcmp(base, "/") ? base : "", name, len);
+	kfree(base);
+	return text ? text : ERR_PTR(-ENOMEM);
+}
+
+void storagefs_gone(struct storage_inode *si, bool gone)
+{
+	spin_lock(&table.lock);
+	si->gone = gone;
+	spin_unlock(&table.lock);
+}
+
+/* The rest of @path behind @prefix, if it is that path or one below it; else NULL. */
+static const char *below(const char *path, const char *prefix)
+{
+	const size_t len = strlen(prefix);
+
+	if (strncmp(path, prefix, len) != 0 || (path[len] != '/' && path[len] != '\0'))
+		return NULL;
+	return path + len;
+}
+
+/* The inodes in use at @from and below, and at @to if that is not NULL, referenced and chained. */
+static struct storage_inode *collect(const char *from, const char *to, bool dirs)
+{
+	struct storage_inode *si, *list = NULL;
+
+	ASSERT(mutex_is_mine(&moves_lock));
+	spin_lock(&table.lock);
+	table.moves += dirs;
+	for (size_t i = 0; i < BUCKETS; i++) {
+		hlist_for_each_entry(si, &table.buckets[i], link) {
+			if (!si->path || si->gone ||
+			    (!below(si->path, from) && !(to && below(si->path, to))) ||
+			    !refcount_inc_not_zero(&si->inode.refs))
+				continue;
+			si->moving = list;
+			list = si;
+		}
+	}
+	spin_unlock(&table.lock);
+	return list;
+}
+
+/* @si was at @from or @to, or below. Without memory its path is not known any more. */
+static void set_moved(struct storage_inode *si, const char *from, const char *to)
+{
+	char *old = path_of(si), *text = NULL;
+	const char *rest, *back;
+
+	if (PTR_ERR(old) == -ENOENT)
+		return;
+	if (!IS_ERR(old)) {
+		rest = below(old, from);
+		back = below(old, to);
+		if (rest)
+			text = concat(si, to, rest);
+		else if (back)
+			text = concat(si, from, back);
+		kfree(old);
+		if (!rest && !back)
+			return; /* a walk has found it elsewhere meanwhile */
+	}
+	spin_lock(&table.lock);
+	old = si->path;
+	si->path = text;
+	spin_unlock(&table.lock);
+	kmem_free(old);
+}
+
+void storagefs_moved(const char *from, const char *to, bool exchange, bool dirs)
+{
+	struct storage_inode *si, *next;
+
+	mutex_lock(&moves_lock);
+	for (si = collect(from, exchange ? to : NULL, dirs); si; si = next) {
+		next = si->moving;
+		set_moved(si, from, to);
+		inode_put(&si->inode);
+	}
+	mutex_unlock(&moves_lock);
+}
+
+static uint64_t moves(void)
+{
+	uint64_t nr;
+
+	spin_lock(&table.lock);
+	nr = table.moves;
+	spin_unlock(&table.lock);
+	return nr;
+}
+
 static char *copy(const char *s, size_t len)
 {
 	char *text = kmalloc(len + 1);
@@ -158,11 +330,23 @@ static char *copy(const char *s, size_t len)
 	return text;
 }
 
-static int storagefs_lookup_path(struct inode *dir, const struct path_lookup *how,
-				 struct path_found *found)
+/* An error leaves nothing of what was found. */
+static int attr_of_found(struct path_found *found)
 {
-	const char *base = si_of(dir)->path;
+	const int err = attr_now(&found->attr);
+
+	if (!err)
+		return 0;
+	inode_put(found->inode);
+	found->inode = NULL;
+	return err;
+}
+
+/* Once: -EAGAIN when a rename of a directory may have come between the answer and its entry. */
+static int look_up_once(const char *base, const struct path_lookup *how, struct path_found *found)
+{
 	const size_t base_len = strlen(base), rest_len = strlen(how->rest);
+	const uint64_t before = moves();
 	struct storage_walk walk = {
 		.canon_len = base_len,
 		.mount_points = how->mount_points,
@@ -186,6 +370,8 @@ static int storagefs_lookup_path(struct inode *dir, const struct path_lookup *ho
 		walk.flags |= STORAGE_DIRECTORY;
 	err = storage_walk(how->cred, &walk, &rep, &buf);
 	kfree(text);
+	if (before != moves())
+		err = -EAGAIN;
 	if (err)
 		goto out;
 	found->text = copy(rep.path, rep.path_len);
@@ -197,37 +383,73 @@ static int storagefs_lookup_path(struct inode *dir, const struct path_lookup *ho
 		err = found->rest ? 0 : -ENOMEM;
 	} else {
 		found->attr = rep.attr;
-		err = get_inode(&rep.attr, rep.path, rep.path_len, &found->inode);
+		err = storagefs_inode(&rep.attr, rep.path, rep.path_len, &found->inode);
+		if (!err)
+			err = attr_of_found(found);
 	}
 out:
 	kfree(buf);
 	return err;
 }
 
+static int storagefs_lookup_path(struct inode *dir, const struct path_lookup *how,
+				 struct path_found *found)
+{
+	char *base;
+	int err;
+
+	do {
+		base = path_of(storage_inode_of(dir));
+		if (IS_ERR(base))
+			return (int)PTR_ERR(base);
+		err = look_up_once(base, how, found);
+		kfree(base);
+	} while (err == -EAGAIN);
+	return err;
+}
+
 static int storagefs_lookup(struct inode *dir, const char *name, size_t len, struct inode **out)
 {
-	const char *base = si_of(dir)->path;
-	char *text = join(strcmp(base, "/") ? base : "", name, len);
+	char *text = storagefs_path_in(storage_inode_of(dir), name, len);
 	struct file_attr attr;
-	int err = -ENOMEM;
+	int err;
 
-	if (text)
-		err = storage_lookup(&kernel_cred, text, STORAGE_NOFOLLOW, 0, &attr, NULL);
+	if (IS_ERR(text))
+		return (int)PTR_ERR(text);
+	err = storage_lookup(&kernel_cred, text, STORAGE_NOFOLLOW, 0, &attr, NULL);
 	if (!err)
-		err = get_inode(&attr, text, strlen(text), out);
+		err = storagefs_inode(&attr, text, strlen(text), out);
 	kfree(text);
 	return err;
 }
 
 static ssize_t storagefs_readlink(struct inode *link, char *buf, size_t size)
 {
-	return storage_readlink(&kernel_cred, si_of(link)->path, buf, size);
+	char *path = path_of(storage_inode_of(link));
+	ssize_t ret;
+
+	if (IS_ERR(path))
+		return PTR_ERR(path);
+	ret = storage_readlink(&kernel_cred, path, buf, size);
+	kfree(path);
+	return ret;
 }
 
-/* The path of the walk is as good as any: nothing is renamed or removed. */
+/* A file may have several names, of which that of the walk is as good as any. */
 static int storagefs_text(struct inode *inode, char *buf, size_t size)
 {
-	return -EINVAL;
+	struct storage_inode *si = storage_inode_of(inode);
+	int err = inode_is_dir(inode) ? 0 : -EINVAL;
+
+	spin_lock(&table.lock);
+	if (si->gone)
+		err = -ENOENT;
+	else if (!si->path)
+		err = -EINVAL;
+	if (!err)
+		strlcpy(buf, si->path + 1, size); /* the mount point "/" is in front of it */
+	spin_unlock(&table.lock);
+	return err;
 }
 
 /* --- contents ------------------------------------------------------------------------ */
@@ -239,6 +461,8 @@ static int storagefs_open(struct inode *inode, struct file *f)
 	if (inode->mode != S_IFREG)
 		return -ENXIO; /* a device or pipe that nothing serves */
 	ASSERT(f->inode == inode && !f->object);
+	if (!storagefs.read_only)
+		return live_open(f);
 	object = object_file_get(&f->attr);
 	if (IS_ERR(object))
 		return PTR_ERR(object);
@@ -275,7 +499,7 @@ static int storagefs_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *
 	if (!chunk)
 		return -ENOMEM;
 	do
-		ret = emit_chunk(&si_of(dir)->file, pos, sink, chunk);
+		ret = emit_chunk(&storage_inode_of(dir)->file, pos, sink, chunk);
 	while (ret > 0 && !sink->full);
 	kfree(chunk);
 	if (ret < 0 && *pos != first) {
@@ -287,10 +511,10 @@ static int storagefs_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *
 
 static int storagefs_statfs(struct inode *inode, struct fs_info *st)
 {
-	return storage_statfs(&si_of(inode)->file, st);
+	return storage_statfs(&storage_inode_of(inode)->file, st);
 }
 
-static const struct inode_ops storagefs_ops = {
+const struct inode_ops storagefs_ops = {
 	.name = "storage",
 	.getattr = storagefs_getattr,
 	.release = storagefs_release,
@@ -300,6 +524,12 @@ static const struct inode_ops storagefs_ops = {
 	.lookup_path = storagefs_lookup_path,
 	.readdir = storagefs_readdir,
 	.lists_dots = true,
+	.create = storagefs_create,
+	.tmpfile = storagefs_tmpfile,
+	.link = storagefs_link,
+	.remove = storagefs_remove,
+	.rename = storagefs_rename,
+	.setattr = storagefs_setattr,
 	.text = storagefs_text,
 };
 
@@ -308,6 +538,7 @@ static const struct inode_ops storagefs_ops = {
 static int storagefs_root(const struct fs_type *type, struct inode **out)
 {
 	struct file_attr attr;
+	struct fs_info st;
 	int err = storage_lookup(&kernel_cred, "/", 0, 0, &attr, NULL);
 
 	if (err)
@@ -315,7 +546,14 @@ static int storagefs_root(const struct fs_type *type, struct inode **out)
 	if ((attr.mode & S_IFMT) != S_IFDIR)
 		return -ENOTDIR;
 	storagefs.dev = attr.fsid & 0xffff;
-	return get_inode(&attr, "/", 1, out);
+	err = storage_statfs(&attr.file, &st);
+	if (err)
+		return err;
+	storagefs.read_only = st.flags & ST_RDONLY;
+	err = storagefs.read_only ? 0 : file_bufs_init();
+	if (err)
+		return err;
+	return storagefs_inode(&attr, "/", 1, out);
 }
 
 static struct fs_type storagefs = {
@@ -323,7 +561,7 @@ static struct fs_type storagefs = {
 	.source = "/dev/root",
 	.at = "/",
 	.options = "relatime",
-	.read_only = true,
+	.read_only = true, /* unless the storage node says otherwise */
 	.root = storagefs_root,
 	.statfs = storagefs_statfs,
 };

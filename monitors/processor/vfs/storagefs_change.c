@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The file system of the storage nodes: operations that change it.
+ *
+ * Flow:	the storage node does the change, with the caller's credentials; then the paths of
+ *		the inodes in use follow it.
+ * Locking:	end.lock (RANK_SPIN_FS) guards the queue of files whose use ends.
+ * Failure:	a file whose end of use cannot be told stays at its node until this processor leaves
+ *		the cluster.
+ * Limits:	a size is changed by the node that caches the file (live.h), with the rights that
+ *		the generic code has checked; other attributes of the same call follow it.
+ */
+#include "live.h"
+#include "storagefs_private.h"
+
+#include <kernel/counter.h>
+#include <kernel/initcall.h>
+#include <kernel/panic.h>
+#include <kernel/spinlock.h>
+#include <kernel/work.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/account/account.h>
+#include <processor/client/change.h>
+#include <processor/client/storage.h>
+#include <processor/excache/object.h>
+#include <processor/process/process.h>
+
+COUNTER(files_left, "vfs.files_left", "files without a name that stay at their node while mapped");
+
+/* --- making --------------------------------------------------------------------------- */
+
+static struct storage_new what_to_make(const struct new_inode *how)
+{
+	return (struct storage_new){
+		.mode = how->mode,
+		.rdev = how->rdev,
+		.target = how->target,
+		.target_len = how->target_len,
+		.nameless = how->nameless,
+	};
+}
+
+int storagefs_create(struct inode *dir, const struct new_inode *how, struct inode **out)
+{
+	struct storage_inode *si = storage_inode_of(dir);
+	const struct storage_name at = { .dir = &si->file, .name = how->name, .len = how->len };
+	const struct storage_new what = what_to_make(how);
+	struct file_attr attr;
+	struct fs_cred cred;
+	char *path;
+	int err;
+
+	process_cred(&cred);
+	err = storage_make(&cred, &at, &what, &attr);
+	if (err || !out)
+		return err;
+	path = storagefs_path_in(si, how->name, how->len);
+	if (IS_ERR(path))
+		return PTR_ERR(path);
+	err = storagefs_inode(&attr, path, strlen(path), out);
+	kfree(path);
+	return err;
+}
+
+int storagefs_tmpfile(struct inode *dir, const struct new_inode *how, struct inode **out)
+{
+	struct storage_inode *si = storage_inode_of(dir);
+	const struct storage_new what = what_to_make(how);
+	struct file_attr attr;
+	struct fs_cred cred;
+	char *path = storagefs_path_in(si, how->name, how->len);
+	int err;
+
+	if (IS_ERR(path))
+		return PTR_ERR(path);
+	process_cred(&cred);
+	err = storage_tmpfile(&cred, &si->file, &what, &attr);
+	if (!err)
+		err = storagefs_inode(&attr, path, strlen(path), out);
+	if (!err)
+		storagefs_gone(storage_inode_of(*out), true);
+	kfree(path);
+	return err;
+}
+
+int storagefs_link(struct inode *dir, const char *name, size_t len, struct inode *inode)
+{
+	const struct storage_name at = { .dir = &storage_inode_of(dir)->file,
+					 .name = name,
+					 .len = len };
+	struct fs_cred cred;
+
+	int err;
+
+	process_cred(&cred);
+	err = storage_link(&cred, &storage_inode_of(inode)->file, &at);
+	if (!err)
+		storagefs_gone(storage_inode_of(inode), false);
+	return err;
+}
+
+/* --- removing, renaming ----------------------------------------------------------------- */
+
+int storagefs_remove(struct inode *dir, const char *name, size_t len, struct inode *victim)
+{
+	struct storage_inode *si = storage_inode_of(victim);
+	const struct storage_name at = { .dir = &storage_inode_of(dir)->file,
+					 .name = name,
+					 .len = len };
+	struct storage_removed removed;
+	struct fs_cred cred;
+	int err;
+
+	process_cred(&cred);
+	err = inode_is_dir(victim) ? storage_rmdir(&cred, &at, &si->file, &removed)
+				   : storage_unlink(&cred, &at, &si->file, &removed);
+	if (!err && !removed.nlink)
+		storagefs_gone(si, true);
+	return err;
+}
+
+int storagefs_rename(const struct rename_args *args)
+{
+	struct storage_inode *from_dir = storage_inode_of(args->from_dir);
+	struct storage_inode *to_dir = storage_inode_of(args->to_dir);
+	struct storage_inode *target = args->target ? storage_inode_of(args->target) : NULL;
+	const struct storage_rename how = {
+		.from = { &from_dir->file, args->from, args->from_len },
+		.to = { &to_dir->file, args->to, args->to_len },
+		.source = storage_inode_of(args->source)->file,
+		.target = target ? target->file : (struct file_id){ 0 },
+		.exchange = args->exchange,
+	};
+	char *from = storagefs_path_in(from_dir, args->from, args->from_len);
+	char *to = storagefs_path_in(to_dir, args->to, args->to_len);
+	struct storage_removed removed;
+	struct fs_cred cred;
+	int err = IS_ERR(from) ? (int)PTR_ERR(from) : IS_ERR(to) ? (int)PTR_ERR(to) : 0;
+
+	process_cred(&cred);
+	if (!err)
+		err = storage_rename(&cred, &how, &removed);
+	if (!err) {
+		if (target && removed.file.node && !removed.nlink)
+			storagefs_gone(target, true);
+		storagefs_moved(from, to, args->exchange,
+				inode_is_dir(args->source) ||
+					(target && inode_is_dir(args->target)));
+	}
+	if (!IS_ERR(from))
+		kfree(from);
+	if (!IS_ERR(to))
+		kfree(to);
+	return err;
+}
+
+/* --- attributes ------------------------------------------------------------------------- */
+
+static uint32_t what_to_set(uint32_t valid)
+{
+	uint32_t set = 0;
+
+	if (valid & ATTR_MODE)
+		set |= STORAGE_SET_MODE;
+	if (valid & ATTR_UID)
+		set |= STORAGE_SET_UID;
+	if (valid & ATTR_GID)
+		set |= STORAGE_SET_GID;
+	if (valid & ATTR_ATIME)
+		set |= valid & ATTR_ATIME_NOW ? STORAGE_SET_ATIME_NOW : STORAGE_SET_ATIME;
+	if (valid & ATTR_MTIME)
+		set |= valid & ATTR_MTIME_NOW ? STORAGE_SET_MTIME_NOW : STORAGE_SET_MTIME;
+	return set;
+}
+
+static int storagefs_resize(struct inode *inode, uint64_t size)
+{
+	struct file_attr attr;
+	const int err = storage_getattr(&storage_inode_of(inode)->file, &attr);
+
+	return err ? err : live_truncate(&attr.file, attr.fsid, size);
+}
+
+int storagefs_setattr(struct inode *inode, const struct attr_change *ch)
+{
+	const struct storage_attr how = {
+		.set = what_to_set(ch->valid),
+		.mode = ch->mode,
+		.uid = ch->uid,
+		.gid = ch->gid,
+		.atime = ch->atime,
+		.mtime = ch->mtime,
+	};
+	struct file_attr attr;
+	struct fs_cred cred;
+
+	if (ch->valid & ATTR_SIZE) {
+		int err = inode->mode == S_IFREG ? storagefs_resize(inode, ch->size) : -EINVAL;
+
+		if (err)
+			return err;
+	}
+	if (!how.set)
+		return 0;
+	process_cred(&cred);
+	return storage_setattr(&cred, &storage_inode_of(inode)->file, &how, &attr);
+}
+
+/* --- the end of a use ------------------------------------------------------------------- */
+
+static void tell_ends(struct work *w);
+
+struct workqueue *storagefs_ends;
+
+static struct {
+	struct spinlock lock;
+	struct storage_inode *first __guarded_by(&lock);
+	struct work work;
+} end = { .lock = SPINLOCK_INIT("storage.ends", RANK_SPIN_FS) };
+
+void storagefs_end_use(struct storage_inode *si)
+{
+	spin_lock(&end.lock);
+	si->next = end.first;
+	end.first = si;
+	spin_unlock(&end.lock);
+	work_queue(storagefs_ends, &end.work);
+}
+
+/* Take one file off @list, unless it is mapped.  0: it was. */
+static uint32_t take_end(struct storage_inode **list, struct file_id *file)
+{
+	struct storage_inode *si = *list;
+	uint32_t node = si->file.node;
+
+	*list = si->next;
+	*file = si->file;
+	/* A mapping needs no inode, so its pages may still be asked for. */
+	if (si->inode.mode == S_IFREG && !object_file_drop(&si->file)) {
+		counter_inc(&files_left);
+		node = 0;
+	}
+	kmem_free(si->path);
+	kmem_free(si);
+	return node;
+}
+
+/* As many of a node at a time as a message holds. */
+static void tell_ends(struct work *w)
+{
+	struct file_id files[STORAGE_CLOSE_MAX];
+	struct storage_inode *list;
+	size_t nr = 0;
+
+	(void)w;
+	spin_lock(&end.lock);
+	list = end.first;
+	end.first = NULL;
+	spin_unlock(&end.lock);
+	while (list) {
+		if (nr == STORAGE_CLOSE_MAX || (nr && list->file.node != files[0].node)) {
+			(void)!storage_close(files, nr);
+			nr = 0;
+		}
+		if (take_end(&list, &files[nr]))
+			nr++;
+	}
+	if (nr)
+		(void)!storage_close(files, nr);
+}
+
+static int ends_init(void)
+{
+	work_init(&end.work, tell_ends);
+	storagefs_ends = workqueue_create("storage.ends", 1);
+	return IS_ERR(storagefs_ends) ? (int)PTR_ERR(storagefs_ends) : 0;
+}
+INITCALL(fs, ends_init);

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared by the files of the file system of the storage nodes. */
+#pragma once
+
+#include <lib/list.h>
+#include <processor/client/file_attr.h>
+
+#include "inode.h"
+
+struct workqueue;
+
+struct storage_inode {
+	struct inode inode;
+	struct hlist_node link;       /* table lock */
+	struct file_id file;          /* const */
+	char *path;                   /* table lock: canonical; NULL: not known any more */
+	bool gone;                    /* table lock: its last name was removed */
+	struct storage_inode *moving; /* of storagefs_moved(), under its mutex */
+	struct storage_inode *next;   /* queue of files whose use ends */
+};
+
+extern const struct inode_ops storagefs_ops;
+extern struct workqueue *storagefs_ends; /* const after start: tells nodes of ends of use */
+
+struct storage_inode *storage_inode_of(const struct inode *inode);
+/*
+ * The path of @len bytes of @name in @dir; the caller's to kfree(). ERR_PTR: -ENOENT, @dir has been
+ * removed; -ENOMEM.
+ */
+char *storagefs_path_in(struct storage_inode *dir, const char *name, size_t len);
+/*
+ * The inode of the file that @attr is of, referenced. @len bytes of @path are its canonical path.
+ * -ENOMEM; -ESTALE: the inode in use is of another type.
+ */
+int storagefs_inode(const struct file_attr *attr, const char *path, size_t len, struct inode **out)
+	__must_check;
+/* @si has no name any more, or has one again. */
+void storagefs_gone(struct storage_inode *si, bool gone);
+/*
+ * The file at path @from is at @to now, and the files below it; with @exchange also the other way
+ * round. @dirs: one of the two is a directory.
+ */
+void storagefs_moved(const char *from, const char *to, bool exchange, bool dirs);
+
+/* storagefs_change.c: operations. */
+int storagefs_create(struct inode *dir, const struct new_inode *how, struct inode **out);
+int storagefs_tmpfile(struct inode *dir, const struct new_inode *how, struct inode **out);
+int storagefs_link(struct inode *dir, const char *name, size_t len, struct inode *inode);
+int storagefs_remove(struct inode *dir, const char *name, size_t len, struct inode *victim);
+int storagefs_rename(const struct rename_args *args);
+int storagefs_setattr(struct inode *inode, const struct attr_change *ch);
+/* The last reference of a file without a name has gone: tell its node, and free @si. */
+void storagefs_end_use(struct storage_inode *si);
