@@ -7,13 +7,17 @@
 #include <lib/ktest.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/client/file_node.h>
 #include <processor/client/storage.h>
+#include <processor/client/storage_private.h>
 #include <processor/excache/object.h>
+#include <processor/process/process.h>
 #include <proto/ps.h>
 #include <shim/shim.h>
 
 #include <processor/vfs/dirent_private.h>
 #include <processor/vfs/file.h>
+#include <processor/vfs/live.h>
 #include <processor/vfs/path.h>
 
 enum {
@@ -111,6 +115,14 @@ ssize_t storage_readlink(const struct fs_cred *cred, const char *path, char *buf
 
 int storage_statfs(const struct file_id *file, struct fs_info *st)
 {
+	*st = (struct fs_info){ .flags = ST_RDONLY };
+	return 0;
+}
+
+/* Changes: none is asked for. */
+int storage_call(uint32_t to, uint16_t opcode, const void *body, size_t len, void *reply,
+		 size_t max)
+{
 	return -EIO;
 }
 
@@ -153,9 +165,39 @@ int storage_dirent_next(const void *buf, size_t len, size_t *off, struct storage
 
 const struct file_ops regular_ops = { .name = "regular" };
 
+int live_open(struct file *f)
+{
+	return -ENOMEM;
+}
+
+int live_truncate(const struct file_id *file, uint64_t fsid, uint64_t size)
+{
+	return -EROFS;
+}
+
+int live_attr(struct file_attr *attr)
+{
+	return 0;
+}
+
+int file_bufs_init(void)
+{
+	return 0;
+}
+
 struct object *object_file_get(const struct file_attr *attr)
 {
 	return ERR_PTR(-ENOMEM);
+}
+
+bool object_file_drop(const struct file_id *file)
+{
+	return true;
+}
+
+void process_cred(struct fs_cred *cred)
+{
+	*cred = (struct fs_cred){ 0 };
 }
 
 bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Changes of files from the processor's inodes to the disk's file system and back: walks, inodes
+ * and requests of a processor, and the services of a storage node over a file system in memory,
+ * with messages that can be lost.
+ */
+#include <kernel/wait.h>
+#include <kernel/work.h>
+#include <lib/err.h>
+#include <lib/ktest.h>
+#include <lib/string.h>
+#include <managers/placement.h>
+#include <mm/slab.h>
+#include <net/rpc.h>
+#include <processor/client/file_node.h>
+#include <processor/client/storage.h>
+#include <processor/excache/object.h>
+#include <processor/process/process.h>
+#include <shim/shim.h>
+
+#include <processor/vfs/dirent_private.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/live.h>
+#include <processor/vfs/path.h>
+#include <processor/vfs/storagefs_private.h>
+#include <storage/memfs_test.h>
+
+#include "files_server.h"
+
+#define NODE 5u
+
+static struct storage st;
+static const struct storage_peer processor = { .node = 1, .incarn = 11 };
+static struct fs_cred user;
+
+static struct {
+	unsigned int lose_answers; /* of the next changes; each time the node is restarted */
+	unsigned int nr_calls, nr_closed;
+	bool mapped;             /* every file is */
+	void (*meanwhile)(void); /* after the next look-up was done, before it is answered */
+} net;
+
+/* --- contents, which no memory node is here for ------------------------------------------ */
+
+int live_open(struct file *f)
+{
+	return -ENOMEM;
+}
+
+int live_truncate(const struct file_id *file, uint64_t fsid, uint64_t size)
+{
+	return -ENOSPC;
+}
+
+int live_attr(struct file_attr *attr)
+{
+	return 0;
+}
+
+int file_bufs_init(void)
+{
+	return 0;
+}
+
+/* --- the network ------------------------------------------------------------------------ */
+
+static ssize_t serve(uint16_t opcode, const void *body, uint32_t len, void *reply, uint32_t max)
+{
+	switch (opcode) {
+	case PS_LOOKUP:
+		return server_lookup(&st, body, len, reply, max);
+	case PS_GETATTR:
+		return server_getattr(&st, body, len, reply, max);
+	case PS_READLINK:
+		return server_readlink(&st, body, len, reply, max);
+	case PS_STATFS:
+		return server_statfs(&st, body, len, reply, max);
+	case PS_CLOSE:
+		net.nr_closed++;
+		return server_close(&st, opcode, &processor, body, len, reply, max);
+	default:
+		return storage_change(&st, opcode, &processor, body, len, reply, max);
+	}
+}
+
+int rpc_call_sync_killable(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
+			   uint32_t len, void *reply, uint32_t max, uint64_t timeout_ns)
+{
+	void (*meanwhile)(void) = net.meanwhile;
+	ssize_t ret;
+
+	if (peer != NODE)
+		return -EHOSTUNREACH;
+	net.nr_calls++;
+	ret = serve(opcode, body, len, reply, max);
+	if (opcode == PS_LOOKUP && meanwhile) {
+		net.meanwhile = NULL;
+		meanwhile();
+	}
+	if (net.lose_answers && opcode >= PS_CREATE) {
+		net.lose_answers--;
+		record_table_destroy(&st.records);
+		return -EHOSTDOWN;
+	}
+	return (int)ret;
+}
+
+uint32_t gsm_storage_for(const char *path)
+{
+	return NODE;
+}
+
+/* --- what is not linked ------------------------------------------------------------------ */
+
+const struct file_ops regular_ops = { .name = "regular" };
+
+struct object *object_file_get(const struct file_attr *attr)
+{
+	return ERR_PTR(-ENOMEM);
+}
+
+bool object_file_drop(const struct file_id *file)
+{
+	return !net.mapped;
+}
+
+bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
+	      uint64_t cookie)
+{
+	return false;
+}
+
+void process_cred(struct fs_cred *cred)
+{
+	*cred = user;
+}
+
+/* Wait until all ends of use have been told. */
+static void drain(void)
+{
+	(void)workqueue_flush(storagefs_ends, WAIT_FOREVER);
+}
+
+/* --- fixture ------------------------------------------------------------------------------ */
+
+static struct mounts *mounts;
+
+static void setup(struct ktest *t)
+{
+	static const struct storage_options opt = { .index_bytes = 65536 };
+
+	user = (struct fs_cred){ 0 };
+	memset(&net, 0, sizeof(net));
+	if (mounts)
+		return;
+	ASSERT_EQ(t, storage_init(&st, NODE, NULL, &opt), 0);
+	st.fs = memfs_create();
+	st.fsid = 99;
+	memfs_journal(st.fs);
+	ASSERT_EQ(t, shim_initcalls_run(), 0);
+	mounts = mounts_get();
+	ASSERT_FALSE(t, IS_ERR(mounts));
+}
+
+static int walk(const char *path, uint32_t flags, struct walk_result *res)
+{
+	const struct walk_base base = { .cred = &user, .mounts = mounts };
+
+	return path_walk(&base, path, flags, 0, res);
+}
+
+/* The inode at @path, or an error. */
+static struct inode *get(const char *path)
+{
+	struct walk_result res;
+	const int err = walk(path, WALK_NOFOLLOW, &res);
+	struct inode *inode;
+
+	if (err)
+		return ERR_PTR(err);
+	inode = res.at.inode;
+	inode_get(inode);
+	walk_result_put(&res);
+	return inode;
+}
+
+static int exists(const char *path)
+{
+	struct inode *inode = get(path);
+
+	if (IS_ERR(inode))
+		return (int)PTR_ERR(inode);
+	inode_put(inode);
+	return 0;
+}
+
+/* Make @path of @mode; *@out, if not NULL, is referenced. */
+static int make(const char *path, uint32_t mode, struct inode **out)
+{
+	const struct walk_base base = { .cred = &user, .mounts = mounts };
+	struct new_inode how = { .mode = mode, .target = "target", .target_len = 6 };
+	struct walk_result res;
+	int err = path_walk_parent(&base, path, &res);
+
+	if (err)
+		return err;
+	if ((mode & S_IFMT) != S_IFLNK)
+		how.target_len = 0;
+	how.name = res.name;
+	how.len = strlen(res.name);
+	err = res.parent.inode->ops->create(res.parent.inode, &how, out);
+	walk_result_put(&res);
+	return err;
+}
+
+static int remove_path(const char *path)
+{
+	const struct walk_base base = { .cred = &user, .mounts = mounts };
+	struct walk_result res;
+	int err = path_walk_parent(&base, path, &res);
+
+	if (err)
+		return err;
+	err = path_walk_last(&base, &res);
+	if (!err)
+		err = res.parent.inode->ops->remove(res.parent.inode, res.name, strlen(res.name),
+						    res.at.inode);
+	walk_result_put(&res);
+	return err;
+}
+
+static int rename_path(const char *from, const char *to, bool exchange)
+{
+	const struct walk_base base = { .cred = &user, .mounts = mounts };
+	struct walk_result a, b;
+	struct rename_args args;
+	int err = path_walk_parent(&base, from, &a);
+
+	if (err)
+		return err;
+	err = path_walk_parent(&base, to, &b);
+	if (!err)
+		err = path_walk_last(&base, &a);
+	if (!err) {
+		err = path_walk_last(&base, &b);
+		args = (struct rename_args){
+			.from_dir = a.parent.inode,
+			.from = a.name,
+			.from_len = strlen(a.name),
+			.source = a.at.inode,
+			.to_dir = b.parent.inode,
+			.to = b.name,
+			.to_len = strlen(b.name),
+			.target = b.at.inode,
+			.exchange = exchange,
+		};
+		if (!err || err == -ENOENT)
+			err = a.parent.inode->ops->rename(&args);
+		walk_result_put(&b);
+	}
+	walk_result_put(&a);
+	return err;
+}
+
+/* The path of @inode as getcwd would tell it. */
+static const char *text_of(struct inode *inode)
+{
+	static char buf[FS_PATH_MAX];
+	char unknown[] = "?";
+	const struct path p = { .inode = inode, .text = unknown };
+	const int err = path_text(&p, buf);
+
+	return err == -ENOENT ? "gone" : err ? "error" : buf;
+}
+
+/* --- cases --------------------------------------------------------------------------------- */
+
+static void names_come_and_go(struct ktest *t)
+{
+	struct inode *file;
+	struct file_attr attr;
+	char target[16];
+
+	setup(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, make("/d/f", S_IFREG | 0644, &file), 0);
+	EXPECT_EQ(t, make("/d/f", S_IFREG | 0644, NULL), -EEXIST);
+	ASSERT_EQ(t, inode_getattr(file, &attr), 0);
+	EXPECT_EQ(t, attr.mode, S_IFREG | 0644u);
+	inode_put(file);
+	ASSERT_EQ(t, make("/d/l", S_IFLNK | 0777, &file), 0);
+	EXPECT_EQ(t, file->ops->readlink(file, target, sizeof(target)), 6);
+	EXPECT_MEMEQ(t, target, "target", 6);
+	inode_put(file);
+	EXPECT_EQ(t, remove_path("/d"), -ENOTEMPTY);
+	EXPECT_EQ(t, remove_path("/d/f"), 0);
+	EXPECT_EQ(t, exists("/d/f"), -ENOENT);
+	EXPECT_EQ(t, remove_path("/d/l"), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	EXPECT_EQ(t, exists("/d"), -ENOENT);
+}
+
+static void paths_follow_a_rename(struct ktest *t)
+{
+	struct inode *deep, *other;
+	size_t live;
+
+	setup(t);
+	live = shim_allocs_live();
+	ASSERT_EQ(t, make("/a", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, make("/ab", S_IFDIR | 0755, &other), 0);
+	ASSERT_EQ(t, make("/a/b", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, make("/a/b/c", S_IFDIR | 0755, &deep), 0);
+	EXPECT_STREQ(t, text_of(deep), "/a/b/c");
+	ASSERT_EQ(t, rename_path("/a", "/z", false), 0);
+	EXPECT_STREQ(t, text_of(deep), "/z/b/c");
+	EXPECT_STREQ(t, text_of(other), "/ab");
+	ASSERT_EQ(t, rename_path("/z/b", "/ab", true), 0);
+	EXPECT_STREQ(t, text_of(deep), "/ab/c");
+	EXPECT_STREQ(t, text_of(other), "/z/b");
+	/* A name in a directory that was moved is looked for at its new place. */
+	ASSERT_EQ(t, make("/ab/c/file", S_IFREG | 0644, NULL), 0);
+	EXPECT_EQ(t, exists("/ab/c/file"), 0);
+	EXPECT_EQ(t, remove_path("/ab/c/file"), 0);
+	EXPECT_EQ(t, remove_path("/ab/c"), 0);
+	EXPECT_STREQ(t, text_of(deep), "gone");
+	EXPECT_EQ(t, remove_path("/ab"), 0);
+	EXPECT_EQ(t, remove_path("/z/b"), 0);
+	EXPECT_EQ(t, remove_path("/z"), 0);
+	inode_put(deep);
+	inode_put(other);
+	drain();
+	EXPECT_EQ(t, memfs_nr_files(st.fs), 0u);
+	EXPECT_GE(t, live + 64, shim_allocs_live()); /* the index remembers paths */
+}
+
+/* A new directory of the same name is not the one that was removed. */
+static void a_removed_directory_stays_empty(struct ktest *t)
+{
+	struct walk_result res;
+	struct walk_base base = { .cred = &user };
+	struct path cwd = { 0 };
+
+	setup(t);
+	base.mounts = mounts;
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, &cwd.inode), 0);
+	cwd.text = kstrdup("/d");
+	cwd.attr.mode = S_IFDIR;
+	ASSERT_EQ(t, remove_path("/d"), 0);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, make("/d/f", S_IFREG | 0644, NULL), 0);
+	base.dir = &cwd;
+	EXPECT_EQ(t, path_walk(&base, "f", 0, 0, &res), -ENOENT);
+	path_put(&cwd);
+	EXPECT_EQ(t, remove_path("/d/f"), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+}
+
+static void move_it(void)
+{
+	(void)!rename_path("/a", "/moved", false);
+}
+
+static void a_lookup_that_a_rename_overtakes_is_made_again(struct ktest *t)
+{
+	struct inode *dir;
+
+	setup(t);
+	ASSERT_EQ(t, make("/a", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, make("/a/b", S_IFDIR | 0755, NULL), 0);
+	net.meanwhile = move_it;
+	EXPECT_EQ(t, exists("/a/b"), -ENOENT);
+	dir = get("/moved/b");
+	ASSERT_FALSE(t, IS_ERR(dir));
+	EXPECT_STREQ(t, text_of(dir), "/moved/b");
+	inode_put(dir);
+	EXPECT_EQ(t, remove_path("/moved/b"), 0);
+	EXPECT_EQ(t, remove_path("/moved"), 0);
+}
+
+static void a_lost_answer_does_nothing_twice(struct ktest *t)
+{
+	struct inode *file;
+
+	setup(t);
+	net.lose_answers = 2;
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, &file), 0);
+	EXPECT_EQ(t, net.lose_answers, 0u);
+	inode_put(file);
+	net.lose_answers = 1;
+	EXPECT_EQ(t, rename_path("/f", "/g", false), 0);
+	net.lose_answers = 1;
+	EXPECT_EQ(t, remove_path("/g"), 0);
+	EXPECT_EQ(t, net.lose_answers, 0u);
+	drain();
+	EXPECT_EQ(t, memfs_nr_files(st.fs), 0u);
+}
+
+static void an_open_file_outlives_its_name(struct ktest *t)
+{
+	struct inode *file;
+	struct file_attr attr;
+
+	setup(t);
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, &file), 0);
+	ASSERT_EQ(t, remove_path("/f"), 0);
+	drain();
+	EXPECT_EQ(t, net.nr_closed, 0u);
+	ASSERT_EQ(t, inode_getattr(file, &attr), 0);
+	EXPECT_EQ(t, attr.nlink, 0u);
+	inode_put(file);
+	drain();
+	EXPECT_EQ(t, net.nr_closed, 1u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), 0u);
+	/* One that is mapped is not given up. */
+	net.mapped = true;
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, remove_path("/f"), 0);
+	drain();
+	EXPECT_EQ(t, net.nr_closed, 1u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), 1u);
+}
+
+static void a_file_without_a_name_may_get_one(struct ktest *t)
+{
+	const struct new_inode how = { .name = "#", .len = 1, .mode = S_IFREG | 0600 };
+	struct inode *root, *file;
+	unsigned int before;
+
+	setup(t);
+	before = memfs_nr_files(st.fs);
+	root = mounts_root(mounts);
+	ASSERT_EQ(t, root->ops->tmpfile(root, &how, &file), 0);
+	EXPECT_STREQ(t, text_of(file), "gone");
+	ASSERT_EQ(t, root->ops->link(root, "n", 1, file), 0);
+	inode_put(file);
+	drain();
+	EXPECT_EQ(t, net.nr_closed, 0u);
+	EXPECT_EQ(t, exists("/n"), 0);
+	EXPECT_EQ(t, remove_path("/n"), 0);
+	drain();
+	EXPECT_EQ(t, memfs_nr_files(st.fs), before);
+}
+
+static void attributes_change(struct ktest *t)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 0600 };
+	const struct attr_change times = { .valid = ATTR_ATIME | ATTR_ATIME_NOW | ATTR_MTIME,
+					   .mtime = { 5, 6 } };
+	const struct attr_change size = { .valid = ATTR_SIZE, .size = 9 };
+	struct inode *file;
+	struct file_attr attr;
+
+	setup(t);
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, &file), 0);
+	EXPECT_EQ(t, file->ops->setattr(file, &mode), 0);
+	EXPECT_EQ(t, file->ops->setattr(file, &times), 0);
+	EXPECT_EQ(t, file->ops->setattr(file, &size), -ENOSPC);
+	ASSERT_EQ(t, inode_getattr(file, &attr), 0);
+	EXPECT_EQ(t, attr.mode, S_IFREG | 0600u);
+	EXPECT_EQ(t, attr.mtime.sec, 5ll);
+	EXPECT_EQ(t, attr.mtime.nsec, 6u);
+	EXPECT_NE(t, attr.atime.sec, 0ll);
+	user.uid = user.gid = 1000;
+	EXPECT_EQ(t, file->ops->setattr(file, &mode), -EPERM);
+	EXPECT_EQ(t, remove_path("/f"), -EACCES);
+	user.uid = user.gid = 0;
+	EXPECT_EQ(t, remove_path("/f"), 0);
+	inode_put(file);
+	drain();
+}
+
+static const struct ktest_case files_cases[] = {
+	KTEST(names_come_and_go),
+	KTEST(paths_follow_a_rename),
+	KTEST(a_removed_directory_stays_empty),
+	KTEST(a_lookup_that_a_rename_overtakes_is_made_again),
+	KTEST(a_lost_answer_does_nothing_twice),
+	KTEST(a_file_without_a_name_may_get_one),
+	KTEST(attributes_change),
+	KTEST(an_open_file_outlives_its_name),
+	{ 0 },
+};
+static const struct ktest_suite files_suite = { .name = "vfs.files", .cases = files_cases };
+KTEST_SUITE(files_suite);
