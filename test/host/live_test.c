@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files that change at the processor: write, read, truncation, losses, beside a memory node and a
+ * cache of a few lines that are made up here.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <abi/fcntl.h>
+#include <abi/resource.h>
+#include <kernel/panic.h>
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <lib/prng.h>
+#include <processor/client/file_node.h>
+#include <processor/excache/excache.h>
+#include <processor/process/process.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/inode.h>
+#include <processor/vfs/live.h>
+#include <processor/vfs/uio.h>
+
+#define PAGES 64u
+#define SIZE  (PAGES * PAGE_SIZE)
+
+/* --- the memory node ------------------------------------------------------------------- */
+
+static struct {
+	uint8_t bytes[SIZE];
+	uint64_t size, version;
+	uint32_t errors, asked;
+	unsigned int writes, syncs, changes, opens;
+	int fail; /* the next call ends with it */
+} node;
+
+static uint32_t placed = 11; /* the node that placement names */
+
+static int answer(uint32_t *who, struct file_state *out)
+{
+	const int err = node.fail;
+
+	node.fail = 0;
+	if (!*who)
+		*who = placed;
+	node.asked = *who;
+	if (err == -EHOSTDOWN)
+		*who = 0;
+	*out = (struct file_state){ .size = node.size,
+				    .version = node.version,
+				    .errors = node.errors };
+	return err;
+}
+
+int file_node_open(const struct file_id *file, uint32_t *who, struct file_state *out)
+{
+	node.opens++;
+	return answer(who, out);
+}
+
+struct file_buf {
+	uint8_t data[FILE_BUF_PAGES * PAGE_SIZE];
+};
+static struct file_buf the_buf;
+
+struct file_buf *file_buf_get(void)
+{
+	return &the_buf;
+}
+
+void *file_buf_data(const struct file_buf *buf)
+{
+	return (void *)(uintptr_t)buf->data;
+}
+
+void file_buf_put(struct file_buf *buf)
+{
+}
+
+int file_node_write(const struct file_id *file, uint32_t *who, const struct file_pieces *what,
+		    struct file_buf *buf, struct file_state *out)
+{
+	if (!node.fail) {
+		for (uint32_t i = 0; i < what->nr; i++)
+			memcpy(node.bytes + what->pieces[i].pgoff * PAGE_SIZE +
+				       what->pieces[i].first,
+			       buf->data + i * PAGE_SIZE + what->pieces[i].first,
+			       what->pieces[i].bytes);
+		node.size = MAX(node.size, what->size);
+		node.version++;
+		node.writes++;
+	}
+	return answer(who, out);
+}
+
+int file_node_sync(const struct file_id *file, uint32_t *who, bool datasync, struct file_state *out)
+{
+	node.syncs++;
+	return answer(who, out);
+}
+
+int file_node_change(const struct file_id *file, uint32_t *who, enum file_op op, uint64_t off,
+		     uint64_t len, struct fs_time now, struct file_state *out)
+{
+	const uint64_t pos = node.size;
+	int err;
+
+	if (node.fail)
+		return answer(who, out);
+	if (op == FILE_APPEND) {
+		node.size += len;
+	} else if (op == FILE_TRUNCATE) {
+		if (off < node.size)
+			memset(node.bytes + off, 0, node.size - off);
+		node.size = off;
+	} else {
+		memset(node.bytes + off, 0, len);
+	}
+	node.version++;
+	node.changes++;
+	err = answer(who, out);
+	out->pos = op == FILE_APPEND ? pos : 0;
+	return err;
+}
+
+/* --- the cache ------------------------------------------------------------------------- */
+
+static struct {
+	struct line line;
+	bool there;
+	uint8_t data[PAGE_SIZE];
+} cache[PAGES];
+static struct object object;
+static unsigned int fetches;
+static int references;
+
+struct object *object_live_get(const struct file_id *file, uint64_t fsid)
+{
+	references++;
+	refcount_set(&object.refs, 1);
+	return &object;
+}
+
+void object_put(struct object *obj)
+{
+	references--;
+}
+
+int object_write_begin(struct object *obj)
+{
+	return 0;
+}
+
+void object_write_end(struct object *obj)
+{
+}
+
+int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct line **out)
+{
+	if (!cache[pgoff].there && how == EXCACHE_FIND)
+		return -ENOENT;
+	if (!cache[pgoff].there) {
+		if (pgoff >= DIV_ROUND_UP(node.size, PAGE_SIZE))
+			return -EIO;
+		memcpy(cache[pgoff].data, node.bytes + pgoff * PAGE_SIZE, PAGE_SIZE);
+		cache[pgoff].there = true;
+		fetches++;
+	}
+	*out = &cache[pgoff].line;
+	(*out)->pgoff = pgoff;
+	return 0;
+}
+
+void excache_put(struct line *line)
+{
+}
+
+void *line_data(const struct line *line)
+{
+	return cache[line->pgoff].data;
+}
+
+void excache_drop(struct object *obj, uint64_t first, uint64_t end)
+{
+	for (uint64_t i = first; i < MIN(end, (uint64_t)PAGES); i++)
+		cache[i].there = false;
+}
+
+int excache_drop_killable(struct object *obj, uint64_t first, uint64_t end)
+{
+	excache_drop(obj, first, end);
+	return 0;
+}
+
+void prefetch_read(struct object *file, struct read_ahead *ra, uint64_t pgoff)
+{
+}
+
+uint64_t process_rlimit(unsigned int which)
+{
+	return UINT64_MAX;
+}
+
+int file_size_allowed(uint64_t size)
+{
+	return 0;
+}
+
+int inode_getattr(struct inode *inode, struct file_attr *attr)
+{
+	return 0;
+}
+
+/* --- */
+
+static struct inode inode;
+
+static void start(void)
+{
+	memset(&node, 0, sizeof(node));
+	memset(cache, 0, sizeof(cache));
+	memset(&object, 0, sizeof(object));
+	node.version = 1;
+	placed = 11;
+	fetches = 0;
+}
+
+static int open_file(struct file *f, uint32_t flags)
+{
+	memset(f, 0, sizeof(*f));
+	f->flags = flags;
+	f->inode = &inode;
+	f->attr.file = (struct file_id){ 12, 1, 21 };
+	mutex_init(&f->lock, "file", RANK_FILE);
+	return live_open(f);
+}
+
+static void close_file(struct file *f)
+{
+	f->ops->release(f); /* and file_put() puts the object, which live_open() has got */
+}
+
+static ssize_t write_at(struct file *f, uint64_t pos, const void *bytes, size_t len)
+{
+	struct uio u;
+
+	uio_kernel(&u, (void *)(uintptr_t)bytes, len);
+	return f->ops->write(f, &u, &pos);
+}
+
+static ssize_t read_at(struct file *f, uint64_t pos, void *bytes, size_t len)
+{
+	struct uio u;
+
+	uio_kernel(&u, bytes, len);
+	return f->ops->read(f, &u, &pos);
+}
+
+static void a_write_is_one_message(struct ktest *t)
+{
+	char got[32] = "";
+	struct file f;
+
+	start();
+	ASSERT_EQ(t, open_file(&f, O_RDWR), 0);
+	EXPECT_EQ(t, write_at(&f, 4090, "over the edge", 13), 13);
+	EXPECT_EQ(t, node.writes, 1);
+	EXPECT_EQ(t, fetches, 0);
+	EXPECT_EQ(t, read_at(&f, 4090, got, 32), 13);
+	EXPECT_EQ(t, memcmp(got, "over the edge", 13), 0);
+	EXPECT_EQ(t, fetches, 2);
+	/* A line that is there is changed in place. */
+	EXPECT_EQ(t, write_at(&f, 4095, "XY", 2), 2);
+	EXPECT_EQ(t, read_at(&f, 4090, got, 32), 13);
+	EXPECT_EQ(t, memcmp(got, "over XYe edge", 13), 0);
+	EXPECT_EQ(t, fetches, 2);
+	EXPECT_EQ(t, f.ops->fsync(&f, false), 0);
+	EXPECT_EQ(t, node.syncs, 1);
+	close_file(&f);
+	EXPECT_EQ(t, references, 0);
+}
+
+static void appends_go_where_the_node_says(struct ktest *t)
+{
+	struct file f;
+
+	start();
+	ASSERT_EQ(t, open_file(&f, O_WRONLY | O_APPEND), 0);
+	EXPECT_EQ(t, write_at(&f, 0, "one", 3), 3);
+	node.size += 3; /* another processor's */
+	memcpy(node.bytes + 3, "two", 3);
+	EXPECT_EQ(t, write_at(&f, 0, "three", 5), 5);
+	EXPECT_EQ(t, node.size, 11);
+	EXPECT_EQ(t, memcmp(node.bytes, "onetwothree", 11), 0);
+	close_file(&f);
+}
+
+static void another_version_at_open(struct ktest *t)
+{
+	char got[8] = "";
+	struct file f, g;
+
+	start();
+	memcpy(node.bytes, "old", 3);
+	node.size = 3;
+	ASSERT_EQ(t, open_file(&f, O_RDONLY), 0);
+	EXPECT_EQ(t, read_at(&f, 0, got, 8), 3);
+	memcpy(node.bytes, "newer", 5);
+	node.size = 5;
+	EXPECT_EQ(t, read_at(&f, 0, got, 8), 3);
+	EXPECT_EQ(t, memcmp(got, "old", 3), 0);
+	node.version++;
+	ASSERT_EQ(t, open_file(&g, O_RDONLY), 0);
+	EXPECT_EQ(t, read_at(&g, 0, got, 8), 5);
+	EXPECT_EQ(t, memcmp(got, "newer", 5), 0);
+	EXPECT_EQ(t, read_at(&f, 0, got, 8), 5);
+	close_file(&g);
+	/* The same one: what is cached stays. */
+	fetches = 0;
+	ASSERT_EQ(t, open_file(&g, O_RDONLY), 0);
+	EXPECT_EQ(t, read_at(&g, 0, got, 8), 5);
+	EXPECT_EQ(t, fetches, 0);
+	close_file(&g);
+	close_file(&f);
+}
+
+/* Each open file tells of a loss once; one that is opened later does not. */
+static void losses_are_told_once(struct ktest *t)
+{
+	struct file f, g;
+
+	start();
+	ASSERT_EQ(t, open_file(&f, O_RDWR), 0);
+	ASSERT_EQ(t, open_file(&g, O_RDWR), 0);
+	EXPECT_EQ(t, write_at(&f, 0, "x", 1), 1);
+	node.errors = 1; /* the disk refuses it */
+	EXPECT_EQ(t, f.ops->fsync(&f, false), -EIO);
+	EXPECT_EQ(t, f.ops->fsync(&f, false), 0);
+	EXPECT_EQ(t, write_at(&g, 0, "y", 1), -EIO);
+	EXPECT_EQ(t, write_at(&g, 0, "y", 1), 1);
+	/* The memory node is gone with what was not synced; its successor knows of nothing. */
+	node.fail = -EHOSTDOWN;
+	placed = 12;
+	node.errors = 0;
+	EXPECT_EQ(t, f.ops->fsync(&f, false), -EIO);
+	EXPECT_EQ(t, node.asked, 12);
+	EXPECT_EQ(t, g.ops->fsync(&g, false), -EIO);
+	EXPECT_EQ(t, g.ops->fsync(&g, false), 0);
+	EXPECT_EQ(t, f.ops->fsync(&f, false), 0);
+	/* With everything synced nothing is lost. */
+	node.fail = -EHOSTDOWN;
+	EXPECT_EQ(t, f.ops->fsync(&f, false), 0);
+	close_file(&g);
+	close_file(&f);
+}
+
+static void a_write_that_fails_leaves_no_bytes(struct ktest *t)
+{
+	char got[8] = "";
+	struct file f;
+
+	start();
+	ASSERT_EQ(t, open_file(&f, O_RDWR), 0);
+	EXPECT_EQ(t, write_at(&f, 0, "old", 3), 3);
+	EXPECT_EQ(t, read_at(&f, 0, got, 8), 3);
+	node.fail = -ENOSPC;
+	EXPECT_EQ(t, write_at(&f, 0, "new", 3), -ENOSPC);
+	EXPECT_EQ(t, read_at(&f, 0, got, 8), 3);
+	EXPECT_EQ(t, memcmp(got, "old", 3), 0);
+	close_file(&f);
+}
+
+static void as_a_model_says(struct ktest *t)
+{
+	static uint8_t model[SIZE], got[SIZE], bytes[SIZE];
+	struct prng rng;
+	uint64_t size = 0;
+	struct file f;
+
+	start();
+	prng_seed(&rng, 3);
+	memset(model, 0, sizeof(model));
+	ASSERT_EQ(t, open_file(&f, O_RDWR), 0);
+	for (int n = 0; n < 2000; n++) {
+		const uint64_t pos = prng_below(&rng, SIZE / 4);
+		const uint64_t len = 1 + prng_below(&rng, SIZE * 3 / 4 - 1);
+
+		switch (prng_below(&rng, 4)) {
+		case 0:
+			ASSERT_EQ(t, live_truncate(&f.attr.file, 0, pos), 0);
+			if (pos < size)
+				memset(model + pos, 0, size - pos);
+			size = pos;
+			break;
+		case 1:
+			ASSERT_EQ(t,
+				  f.ops->fallocate(&f, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+						   pos, len),
+				  0);
+			memset(model + pos, 0, len);
+			break;
+		default:
+			for (uint64_t i = 0; i < len; i++)
+				bytes[i] = (uint8_t)prng_next(&rng);
+			ASSERT_EQ(t, write_at(&f, pos, bytes, len), (ssize_t)len);
+			memcpy(model + pos, bytes, len);
+			size = MAX(size, pos + len);
+			break;
+		}
+		ASSERT_EQ(t, read_at(&f, 0, got, SIZE), (ssize_t)size);
+		ASSERT_EQ(t, memcmp(got, model, size), 0);
+	}
+	close_file(&f);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(a_write_is_one_message),
+	KTEST(appends_go_where_the_node_says),
+	KTEST(another_version_at_open),
+	KTEST(losses_are_told_once),
+	KTEST(a_write_that_fails_leaves_no_bytes),
+	KTEST(as_a_model_says),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "vfs.live", .cases = cases };
+KTEST_SUITE(suite);
