@@ -9,30 +9,20 @@ kernel says itself what it cannot use. So it is with values that the kernel pars
 from __future__ import annotations
 
 import difflib
-import os
 import re
 import struct
 from dataclasses import dataclass
 
 from .errors import UsageError
+from .kernelimage import NO_TABLE, Image
 from .options import Options, role_matches
 
-_EHDR = struct.Struct("<16sHHIQQQIHHHHHH")
-_SHDR = struct.Struct("<IIQQQQIIQQ")
-_SYM = struct.Struct("<IBBHQQ")
 _PARAM = struct.Struct("<QQI?3xQQ")
-SHT_SYMTAB, SHT_NOBITS = 2, 8
-SHF_ALLOC = 2
-MAX_TABLE = 1 << 26
-MAX_TEXT = 1 << 10
 BOOL, U32, U64, SIZE, STRING, CALLBACK = range(6)
-_TRUTH = ("1", "on", "yes", "true", "0", "off", "no", "false")
+TRUE = ("1", "on", "yes", "true")
+_TRUTH = (*TRUE, "0", "off", "no", "false")
 _SHIFT = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 U32_MAX = (1 << 32) - 1
-
-
-class _NoTable(Exception):
-    """The file is no kernel image with such a table."""
 
 
 @dataclass(frozen=True)
@@ -68,60 +58,18 @@ def _number(kind: int, text: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]+", text) else None
 
 
-class _Image:
-    """The loaded sections of an ELF file by address, and its symbols."""
-
-    def __init__(self, path: str):
-        with open(path, "rb") as f:
-            self._file, self._size = f, os.fstat(f.fileno()).st_size
-            head = _EHDR.unpack(self._at(0, _EHDR.size))
-            if head[0][:6] != b"\x7fELF\x02\x01" or head[11] != _SHDR.size:
-                raise _NoTable
-            raw = self._at(head[6], head[11] * head[12])
-            self._sections = list(_SHDR.iter_unpack(raw))
-            start, end = self._symbols("bootparams_start", "bootparams_end")
-            if not 0 <= end - start <= MAX_TABLE:
-                raise _NoTable
-            pointers = self._memory(start, end - start)
-            self.params = [self._param(p) for (p,) in struct.iter_unpack("<Q", pointers)]
-
-    def _at(self, offset: int, size: int) -> bytes:
-        if size > MAX_TABLE or offset + size > self._size:
-            raise _NoTable
-        self._file.seek(offset)
-        return self._file.read(size)
-
-    def _symbols(self, *names: str) -> list[int]:
-        table = next((s for s in self._sections if s[1] == SHT_SYMTAB), None)
-        if table is None or table[6] >= len(self._sections):
-            raise _NoTable
-        strings = self._at(*self._sections[table[6]][4:6])
-        wanted = {strings.find(b"\0%s\0" % n.encode()) + 1: n for n in names}
-        found = {wanted[s[0]]: s[4] for s in _SYM.iter_unpack(self._at(*table[4:6]))
-                 if s[0] in wanted}  # fmt: skip
-        if 0 in wanted or len(found) != len(names):
-            raise _NoTable
-        return [found[n] for n in names]
-
-    def _memory(self, addr: int, size: int) -> bytes:
-        for s in self._sections:
-            if s[2] & SHF_ALLOC and s[1] != SHT_NOBITS and s[3] <= addr < s[3] + s[5]:
-                return self._at(s[4] + addr - s[3], min(size, s[3] + s[5] - addr))
-        raise _NoTable
-
-    def _text(self, addr: int) -> str:
-        return self._memory(addr, MAX_TEXT).partition(b"\0")[0].decode("utf-8", "replace")
-
-    def _param(self, addr: int) -> Param:
-        name, text, kind, same, low, high = _PARAM.unpack(self._memory(addr, _PARAM.size))
-        return Param(self._text(name), self._text(text), kind, same, low, high)
+def _param(image: Image, record: bytes) -> Param:
+    name, text, kind, same, low, high = _PARAM.unpack(record)
+    return Param(image.text(name), image.text(text), kind, same, low, high)
 
 
 def read(path: str) -> dict[str, Param] | None:
     """The parameters of an image by name; None: it has no table."""
     try:
-        return {p.name: p for p in _Image(path).params}
-    except (OSError, _NoTable, struct.error):
+        with Image(path) as image:
+            records = image.records("bootparams_start", "bootparams_end", _PARAM.size)
+            return {p.name: p for p in (_param(image, r) for r in records)}
+    except NO_TABLE:
         return None
 
 
