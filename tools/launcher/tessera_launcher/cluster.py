@@ -53,6 +53,11 @@ def encode_run(run: frames.Run) -> bytes:
     return payload
 
 
+def _refusal(payload: bytes) -> ProgramRefused:
+    err, text = frames.decode_errno(payload)
+    return ProgramRefused(err, one_line(text))
+
+
 class Program:
     """One run on a processor node: its input, its events; output goes to the @sink."""
 
@@ -179,7 +184,7 @@ class Program:
         elif frame.type is Type.EXIT:
             self.exit = frames.decode_exit(frame.payload)
         elif frame.type is Type.REFUSED:
-            self.refused = ProgramRefused(*frames.decode_errno(frame.payload))
+            self.refused = _refusal(frame.payload)
         elif frame.type is Type.ERROR:
             self.failure = frames.decode_line(frame.payload)
 
@@ -996,7 +1001,7 @@ def _last_line(path: str) -> str:
             lines = [line.strip() for line in f if line.strip()]
     except OSError:
         return ""
-    return lines[-1] if lines else ""
+    return one_line(lines[-1]) if lines else ""
 
 
 def _panic_line(path: str) -> str:
@@ -1004,7 +1009,7 @@ def _panic_line(path: str) -> str:
         with open(path, errors="replace") as f:
             for line in f:
                 if "panic" in line.lower():
-                    return line.strip()
+                    return one_line(line)
     except OSError:
         pass
     return ""
@@ -1014,7 +1019,7 @@ def _error_lines(path: str) -> list[str]:
     """What a node's log has at level error, without time and node."""
     try:
         with open(path, errors="replace") as f:
-            return [line.partition(" error: ")[2].strip() for line in f if " error: " in line]
+            return [one_line(ln.partition(" error: ")[2]) for ln in f if " error: " in ln]
     except OSError:
         return []
 

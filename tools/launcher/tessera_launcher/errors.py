@@ -2,6 +2,13 @@
 """How the launcher fails: always one line."""
 
 
+def one_line(text: str) -> str:
+    """What a guest, or a program in it, has said, as terminals may have it: without control
+    characters, line breaks, and what turns the direction of text.
+    """
+    return "".join(c if c.isprintable() else " " for c in text).strip()
+
+
 class LaunchError(Exception):
     """Tessera (or the launcher) failed: one line for the user, exit status 125."""
 

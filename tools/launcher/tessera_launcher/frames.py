@@ -12,6 +12,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from .errors import one_line
+
 MAGIC = b"TSCL"
 VERSION = 1
 PORT_NAME = "org.tessera.control"
@@ -259,8 +261,7 @@ def _unpack(form: struct.Struct, payload: bytes, what: str) -> tuple:
 
 
 def _line(payload: bytes) -> str:
-    text = payload.decode("utf-8", "replace")
-    return "".join(c if c.isprintable() else " " for c in text).strip()
+    return one_line(payload.decode("utf-8", "replace"))
 
 
 def encode_hello(hello: Hello) -> bytes:
