@@ -2,6 +2,7 @@
 """Shared by the launcher's tests: ./tessera against the fakes that stand in for QEMU and the HCA.
 """
 
+import json
 import os
 import pathlib
 import subprocess
@@ -75,3 +76,33 @@ def fakes_of(build: pathlib.Path) -> list[int]:
             if str(build).encode() in line:
                 out.append(int(name))
     return out
+
+
+def looked_at(name="p0", role="processor", **more) -> dict:
+    """A node as Sampler.take() tells of it."""
+    return {"name": name, "role": role, "cpus": 2, "ram": 1 << 28, "state": "up", "up": True,
+            "incarnation": 1, "at": 10.0, "counters": {}, **more}  # fmt: skip
+
+
+# Answers of no kernel to the question what it counts.
+HOSTILE_STATS = {
+    "empty histograms": json.dumps({"counters": {f"{i:03}": {} for i in range(1000)}}),
+    "too many names": json.dumps({"counters": {f"a.{i}": 1 for i in range(1001)}}),
+    "too many histograms": json.dumps({f"a.{i}": {
+        "count": 0, "sum": 0, "p50": 0, "p90": 0, "p99": 0, "max": 0, "buckets": []}
+        for i in range(65)}),
+    "a truth": '{"counters":{"fault.count":true}}', "a float": '{"fault.count":1.5}',
+    "less than nothing": '{"fault.count":-1}', "text": '{"fault.count":"1"}',
+    "nothing": '{"fault.count":null}', "a list": '{"counters":[1]}', "just a list": "[1]",
+    "a number": "7", "no JSON": "{", "NaN": '{"fault.count":NaN}',
+    "64 bits and more": json.dumps({"fault.count": 1 << 64}),
+    "4,000 digits": '{"counters":{"x_ns":' + "9" * 4000 + "}}",
+    "5,000 digits": '{"counters":{"x_ns":' + "9" * 5000 + "}}",
+    "a bucket of text": '{"rpc.handler_ns":{"count":1,"sum":1,"p50":1,"p90":1,"p99":1,"max":1,'
+                        '"buckets":[["x",1]]}}',
+    "a bucket of three": '{"rpc.handler_ns":{"count":1,"sum":1,"p50":1,"p90":1,"p99":1,"max":1,'
+                         '"buckets":[[1,1,1]]}}',
+    "half a character": '{"counters":{"h\\ud800.\\ud800":1}}', "a line break": '{"a\\n":1}',
+    "an empty name": '{"":1}', "a long name": json.dumps({"a" * 65: 1}),
+    "deep": "[" * 100_000,
+}  # fmt: skip

@@ -6,10 +6,13 @@ It reads the role and node id from -append and the channel from -chardev, and an
 the same path on the host, with pipes for its streams, or a terminal. What goes wrong on request is
 chosen by the boot parameter fake=: panic, silent, garbage, stray, error, eof, late-exit-data.
 The node with cluster= says who is a member: each that has written its incarnation beside its log
-and is not reported lost; SIGUSR1 makes it fence node 4.
+and is not reported lost; SIGUSR1 makes it fence node 4. A file NODE.says beside its log is what a
+node answers when it is asked what it counts. The command line stands in NODE.argv beside the log.
 """
 
+import contextlib
 import fcntl
+import json
 import os
 import pty
 import queue
@@ -34,6 +37,19 @@ def _environment(run: frames.Run) -> dict[bytes, bytes]:
     return dict(e.split(b"=", 1) for e in run.env)
 
 
+def counters(asked: int) -> dict:
+    """What a node counts: some of it rises whenever it is asked."""
+    latency = {"count": 10 * asked, "sum": 20000 * asked, "p50": 2047, "p90": 2047, "p99": 12287,
+               "max": 12287, "buckets": [[2047, 9 * asked], [12287, asked]]}  # fmt: skip
+    return {
+        "excache.misses": 3, "virtio-blk.requests": 5,
+        "fault.count": 100 * asked, "excache.fetches": 25 * asked, "rpc.bytes": 4096 * asked,
+        "sched.busy_ns": 1000 * asked, "sched.queued": 2, "rpc.outstanding": 7,
+        "excache.peak_lines": 1024, "excache.evict_clean": 0,
+        "frame.free": 25600, "rpc.latency_ns.demand": latency, "rpc.handler_ns": latency,
+    }  # fmt: skip
+
+
 class Fake:
     def __init__(self, argv: list[str]):
         text = " ".join(argv)
@@ -50,6 +66,7 @@ class Fake:
         self.credit: dict[tuple[int, int], int] = {}
         self.gone: set[tuple[int, int]] = set()
         self.placed = 0
+        self.asked = 0
         self.progs: dict[int, subprocess.Popen] = {}
         self.terminals: dict[int, int] = {}
         self.inputs: dict[int, queue.SimpleQueue] = {}  # payloads for stdin; None: its end
@@ -61,6 +78,8 @@ class Fake:
     def run(self) -> None:
         with open(self.log, "w") as log:
             log.write(f"fake node {self.name}\n")
+        with open(self.log.removesuffix(".log") + ".argv", "w") as f:
+            f.write("\n".join(sys.argv))
         fault = self.params.get("fake")
         if fault == "silent":
             time.sleep(3600)
@@ -114,11 +133,12 @@ class Fake:
         if frame.type is Type.SHUTDOWN:
             os._exit(1)
         if frame.type is Type.STATS_REQ:
-            self.send(
-                Frame(
-                    Type.STATS, payload=b'{"counters":{"excache.misses":3,"virtio-blk.requests":5}}'
-                )
-            )
+            self.asked += 1
+            said = json.dumps({"counters": counters(self.asked)}).encode()
+            with contextlib.suppress(FileNotFoundError):
+                with open(os.path.join(os.path.dirname(self.log), f"{self.name}.says"), "rb") as f:
+                    said = f.read()
+            self.send(Frame(Type.STATS, payload=said))
         elif frame.type is Type.LOST:
             with open(os.path.join(os.path.dirname(self.log), "reported"), "a") as f:
                 f.write(f"{frame.payload[0]}\n")

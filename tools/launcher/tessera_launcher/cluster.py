@@ -29,8 +29,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from . import fabric, frames, plan as planning
-from .errors import LaunchError, ProgramRefused
+from . import counters, fabric, frames, plan as planning
+from .errors import LaunchError, ProgramRefused, one_line
 from .frames import Frame, Type
 from .plan import Command, NodePlan, Plan, key_path, seed_path
 
@@ -291,7 +291,8 @@ class Cluster:
         self._past: set[tuple[str, int]] = set()
         self._asked: dict[int, tuple[str, Type]] = {}  # node and kind of answer, by number
         self._replies: dict[int, tuple[int, str | int]] = {}
-        self._stats: dict[str, str] = {}
+        self._asking_stats = threading.Lock()
+        self._stats: dict[str, tuple[float, str]] = {}  # when it came, and the text
         self._channels: dict[str, Channel] = {}
         self._wake_r, self._wake_w = socket.socketpair()
         self._supervisor: subprocess.Popen | None = None
@@ -699,22 +700,37 @@ class Cluster:
             return self._next_prog - 1
 
     def stats(self, only: tuple[str, ...] = ()) -> dict[str, dict]:
-        """The counters of every node (or of some), by name; nodes that do not answer are None."""
-        with self._cond:
-            self._stats.clear()
-        wanted = only or tuple(self._channels)
-        names = [n for n in wanted
-                 if self._channels[n].open and self._channels[n].hello and n not in self.lost]
-        for name in names:
-            self._channels[name].send(Frame(Type.STATS_REQ))
-        self._wait(lambda: set(names) <= set(self._stats) | set(self.lost), STATS_S)
-        out: dict[str, dict] = {}
+        """The counters of every node (or of some), by name, as counters.checked() lets them
+        through; nodes that do not answer, or answer what no kernel does, are None.
+        """
+        answers = self.sample(only)
+        return {name: answer and answer[1] for name, answer in answers.items()}
+
+    def sample(self, only: tuple[str, ...] = (),
+               timeout: float = STATS_S) -> dict[str, tuple[float, dict] | None]:  # fmt: skip
+        """As stats(), each with the time.monotonic() at which it came."""
+        with self._asking_stats:
+            with self._cond:
+                self._stats.clear()
+            wanted = only or tuple(self._channels)
+            names = [n for n in wanted
+                     if self._channels[n].open and self._channels[n].hello and n not in self.lost]
+            for name in names:
+                self._channels[name].send(Frame(Type.STATS_REQ))
+            self._wait(lambda: set(names) <= set(self._stats) | set(self.lost), timeout)
+            with self._cond:
+                answers = dict(self._stats)
+        out: dict[str, tuple[float, dict] | None] = {}
         for name in wanted:
-            try:
-                out[name] = json.loads(self._stats[name])
-            except (KeyError, ValueError):
-                out[name] = None
+            at, text = answers.get(name, (0.0, ""))
+            said = counters.checked(text)
+            out[name] = None if said is None else (at, said)
         return out
+
+    def incarnation(self, name: str) -> int:
+        """Of a node's present start; 0: it has not said so yet."""
+        hello = self._channels[name].hello
+        return hello.incarnation if hello else 0
 
     def debug(self, node: str, command: str, timeout: float = 60.0) -> str:
         """A test command to a node; its answer. OSError with the node's errno if it refuses."""
@@ -978,7 +994,8 @@ class Cluster:
     def _answer(self, channel: Channel, frame: Frame) -> None:
         with self._cond:
             if frame.type is Type.STATS:
-                self._stats[channel.node.name] = frame.payload.decode("utf-8", "replace")
+                text = frame.payload.decode("utf-8", "replace")
+                self._stats[channel.node.name] = time.monotonic(), text
                 return
             if self._asked.get(frame.prog) != (channel.node.name, frame.type):
                 raise frames.ProtocolError(f"{frame.type.name} {frame.prog}, which was not asked")
