@@ -17,6 +17,7 @@ commands:
   up      start a cluster and leave it
   exec    run a program in a cluster that is up
   ps      show the clusters that are up, their nodes and programs
+  top     show what the nodes of a cluster that is up do now
   down    end a cluster that is up
 
 ./tessera COMMAND --help lists the options; docs/launcher.md explains them.
@@ -45,13 +46,16 @@ def _exec(argv: list[str]) -> int:
 
 
 def _simple_parser(command: str) -> argparse.ArgumentParser:
-    what = "Show" if command == "ps" else "End"
+    what = {"ps": "Show", "down": "End", "top": "Show what the nodes do of"}[command]
     p = argparse.ArgumentParser(prog=f"./tessera {command}", allow_abbrev=False,
                                 exit_on_error=False,
                                 description=f"{what} a cluster that is up.")  # fmt: skip
     p.add_argument("--name", metavar="NAME", help="of the cluster")
     if command == "down":
         p.add_argument("--all", action="store_true", help="all clusters of this user")
+    if command == "top":
+        p.add_argument("--once", action="store_true", help="print one frame as plain text")
+        p.add_argument("--interval", metavar="S", default="1", help="seconds between frames (1)")
     return p
 
 
@@ -81,8 +85,16 @@ def _down(argv: list[str]) -> int:
     return client.down(ns.name, ns.all)
 
 
+def _top(argv: list[str]) -> int:
+    ns = _simple("top", argv)
+    from . import top
+    from .options import parse_interval
+
+    return top.run(ns.name, ns.once, parse_interval(ns.interval))
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "run": _run, "up": _up, "exec": _exec, "ps": _ps, "down": _down,
+    "run": _run, "up": _up, "exec": _exec, "ps": _ps, "top": _top, "down": _down,
 }  # fmt: skip
 
 
@@ -95,7 +107,7 @@ def main(argv: list[str]) -> int:
         warn(f"unknown command {command!r}; try ./tessera --help")
         return 125
     if rest and rest[0] in ("-h", "--help"):
-        if command in ("ps", "down"):
+        if command in ("ps", "top", "down"):
             print(_simple_parser(command).format_help(), end="")
         else:
             print(help_text(command), end="")

@@ -32,6 +32,7 @@ from .errors import LaunchError
 from .frames import Frame, Type
 from .options import Options, warn
 from .run import EXIT_FAILED, Interrupted, Signals, announce_gdb, remove_logs
+from .sampler import Sampler
 
 MAX_LINE = 1 << 16
 PLACE_TRIES = 8
@@ -159,6 +160,7 @@ class Keeper:
         self.packed = packed
         self.stopping = False
         self.started = time.time()
+        self.sampler = Sampler(cluster)
         self._listener = claim.listen()
         self._wake_r, self._wake_w = socket.socketpair()
         self._wake_w.setblocking(False)
@@ -192,7 +194,7 @@ class Keeper:
             try:
                 request = read_line(sock)
                 ops = {"exec": self._exec, "ps": self._ps, "down": self._down,
-                       "restart": self._restart}  # fmt: skip
+                       "restart": self._restart, "stats": self._stats}  # fmt: skip
                 op = ops.get(request.get("op"))
                 if op is None:
                     raise LaunchError(f"unknown request {request.get('op')!r}")
@@ -209,6 +211,16 @@ class Keeper:
         self.cluster.restart(str(request.get("node")))
         write_line(sock, ok=True)
 
+    def programs(self) -> list[Relayed]:
+        """Those that run."""
+        with self._lock:
+            return [p for p in self._programs if p.run and not p.over]
+
+    def _stats(self, sock: socket.socket, _request: dict) -> None:
+        look = self.sampler.take()
+        write_line(sock, ok=True, name=self.name, started=self.started, nodes=look["nodes"],
+                   programs=len(self.programs()))  # fmt: skip
+
     def _ps(self, sock: socket.socket, _request: dict) -> None:
         cluster = self.cluster
         nodes = [
@@ -217,12 +229,10 @@ class Keeper:
              "state": cluster.state(n.name)}
             for n in cluster.plan.nodes
         ]  # fmt: skip
-        with self._lock:
-            running = list(self._programs)
         programs = [
             {"node": p.node, "pid": p.pid, "seconds": time.monotonic() - p.since,
              "argv": [a.decode("utf-8", "replace") for a in p.run.argv]}
-            for p in running if p.run and not p.over
+            for p in self.programs()
         ]  # fmt: skip
         write_line(sock, ok=True, name=self.name, started=self.started, logs=cluster.plan.log_dir,
                    nodes=nodes, programs=programs)  # fmt: skip

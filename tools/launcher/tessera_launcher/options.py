@@ -18,6 +18,7 @@ MIN_EXCACHE = 1 << 20
 MIN_RAM = 64 << 20
 MAX_CPUS = 255  # of QEMU 7.2's pc machine
 MAX_NODES = 64
+MIN_INTERVAL, MAX_INTERVAL = 0.25, 3600.0  # of top; a younger look is shared (sampler.py)
 DEFAULT_NAME = "default"
 
 
@@ -112,6 +113,14 @@ def _number(text: str, what: str, kind=int):
         raise UsageError(f"{what}: {text!r} is not a number") from None
     if not 0 <= value < 1e9:
         raise UsageError(f"{what}: {text} is out of range")
+    return value
+
+
+def parse_interval(text: str) -> float:
+    """Of top."""
+    value = _number(text, "--interval", float)
+    if not MIN_INTERVAL <= value <= MAX_INTERVAL:
+        raise UsageError(f"--interval must be from {MIN_INTERVAL:g} to {MAX_INTERVAL:g} seconds")
     return value
 
 
