@@ -91,7 +91,8 @@ def _describe_up(o: Options, report: dict) -> str:
     nodes = ", ".join(f"{n} {role if n == 1 else many}" for n, role, many in (
         (o.processors, "processor", "processors"), (o.memories, "memory", "memories"),
         (o.storages, "storage", "storages")))  # fmt: skip
-    return (f"cluster {o.name} is up: {nodes}; logs: {report['logs']}\n"
+    metrics = f"; metrics: {report['metrics']}" if report.get("metrics") else ""
+    return (f"cluster {o.name} is up: {nodes}; logs: {report['logs']}{metrics}\n"
             f"run programs with ./tessera exec{name} PROGRAM, end it with ./tessera down{name}")
 
 

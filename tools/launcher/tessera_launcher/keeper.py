@@ -6,8 +6,10 @@ and gets one back. After "exec" the connection carries frames of the control cha
 (docs/protocol/control.md) for one program, which has number 1 there: client and node grant each
 other credit, so nothing piles up here.
 
-Threads: the main thread accepts; each client has one that reads it and one that writes to it; the
-cluster's I/O thread hands frames to Relayed.handle(), which never blocks.
+With --metrics an HTTP server (metrics.py) runs in here too.
+
+Threads: the main thread waits, another accepts; each client has one that reads it and one that
+writes to it; the cluster's I/O thread hands frames to Relayed.handle(), which never blocks.
 Trust: a client is the same user, but a mistake of one must not cost the others their node: what
 the node would answer by closing its channel is refused here.
 Failure: when a client goes, its program is killed. When the cluster fails, or on SIGTERM, all
@@ -310,7 +312,12 @@ def main(o: Options, report: int) -> int:
     claim = registry.claim(o.name)
     side = host.Host(o)
     packed = not (o.rootfs or o.disk)
+    server = None
     try:
+        if o.metrics:
+            from . import metrics  # http.server takes a while to load
+
+            server = metrics.Server(*o.metrics)
         laid_out = side.plan()
     except BaseException:
         _remove(claim.path)
@@ -329,7 +336,9 @@ def main(o: Options, report: int) -> int:
             for signo in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(signo, keeper.stop)
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            write_report(report, ok=True, logs=laid_out.log_dir)
+            if server:
+                server.start(keeper, side.kernels())
+            write_report(report, ok=True, logs=laid_out.log_dir, metrics=server and server.url)
             _let_go()
             keeper.serve()
     except LaunchError as err:
@@ -338,6 +347,8 @@ def main(o: Options, report: int) -> int:
         pass
     finally:
         Signals.ignore()
+        if server:
+            server.server_close()
         if not cluster.logs_kept:
             remove_logs(laid_out.log_dir)
     return 0

@@ -48,6 +48,7 @@ class Options:
     name: str | None = None  # up, exec
     processor: int | None = None  # exec
     restart: str | None = None  # up: a node of the cluster that is up
+    metrics: tuple[str, int] | None = None  # up: address and port
     processors: int = 1
     memories: int = 1
     storages: int = 1
@@ -161,6 +162,8 @@ def make_parser(command: str = "run") -> argparse.ArgumentParser:
     if command == "up":
         p.add_argument("--restart", metavar="NODE",
                        help="start a node (m0) of a cluster that is up again")  # fmt: skip
+        p.add_argument("--metrics", metavar="[ADDR:]PORT",
+                       help="serve all counters to Prometheus by HTTP (ADDR: 127.0.0.1)")
     if command == "exec":
         p.add_argument("--processor", metavar="I", help="the processor node (the cluster chooses)")
     if command != "exec":
@@ -265,6 +268,8 @@ def parse_up(argv: list[str]) -> Options:
     if ns.restart is not None:
         return _parse_restart(ns, pack)
     o = Options(pack=pack, name=_check_name(ns.name or DEFAULT_NAME))
+    if ns.metrics is not None:
+        o.metrics = _listen_address(ns.metrics)
     _cluster_options(o, ns)
     _files_options(o, ns)
     if pack and (o.rootfs or o.disk):
@@ -273,6 +278,25 @@ def parse_up(argv: list[str]) -> Options:
         )
     _host_options(o, ns)
     return o
+
+
+def _listen_address(text: str) -> tuple[str, int]:
+    """[ADDR:]PORT; an IPv6 address stands in brackets."""
+    import ipaddress  # not for every start of ./tessera
+
+    address, sep, port = text.rpartition(":")
+    if not sep:
+        address = "127.0.0.1"
+    plain = address.removeprefix("[").removesuffix("]")
+    try:
+        ok = ipaddress.ip_address(plain).version == (6 if plain != address else 4)
+    except ValueError:
+        ok = False
+    if not ok:
+        raise UsageError(f"--metrics: {address!r} is no IP address (IPv6 ones stand in brackets)")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise UsageError(f"--metrics: {port!r} is no port (0 to 65535; 0: any that is free)")
+    return plain, int(port)
 
 
 def _parse_restart(ns: argparse.Namespace, pack: list[str]) -> Options:
