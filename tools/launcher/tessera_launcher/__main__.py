@@ -26,6 +26,10 @@ commands:
 
 def _run(argv: list[str]) -> int:
     options = parse_run(argv)
+    if options.sweep:
+        from . import sweep
+
+        return sweep.execute(options)
     from .run import execute
 
     return execute(options)

@@ -67,6 +67,9 @@ class Options:
     hca: str | None = None
     append: list[tuple[str, str]] = field(default_factory=list)
     stats: str | None = None
+    sweep: list[float] = field(default_factory=list)  # run: per cent of the program's peak
+    plot: str | None = None  # of the sweep
+    beside_linux: bool = False
     account: bool = False
     strace: bool = False
     timeout: float | None = None
@@ -227,6 +230,11 @@ def _add_host(p: argparse.ArgumentParser, command: str) -> None:
         g.add_argument(
             "--stats", metavar="FILE", help="write every node's counters as JSON at exit"
         )
+        g.add_argument("--sweep", metavar="A,B,...",
+                       help="run with that many %% of the program's memory in the cache; a table")
+        g.add_argument("--plot", metavar="FILE", help="the sweep's picture (PROGRAM-sweep.png)")
+        g.add_argument("--beside-linux", action="store_true",
+                       help="sweep: also in a Linux guest that swaps over a network")
         g.add_argument("--account", action="store_true",
                        help="print what each node did, on stderr, at exit")  # fmt: skip
     g.add_argument("--gdb", metavar="ROLE", help="stop a node at its first instruction for gdb")
@@ -259,7 +267,34 @@ def parse_run(argv: list[str]) -> Options:
         raise UsageError("-t is for one program, and there are several")
     _host_options(o, ns)
     o.stats, o.account = ns.stats, ns.account
+    _sweep_options(o, ns)
     return o
+
+
+
+def _sweep_options(o: Options, ns: argparse.Namespace) -> None:
+    o.plot, o.beside_linux = ns.plot, ns.beside_linux
+    if ns.sweep is None:
+        if o.plot or o.beside_linux:
+            raise UsageError("--plot and --beside-linux are for --sweep")
+        return
+    for text in ns.sweep.split(","):
+        share = float(text) if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", text) else 0
+        if not 0 < share <= 100:
+            raise UsageError(f"--sweep: {text!r} is not a percentage above 0, up to 100")
+        if share in o.sweep:
+            raise UsageError(f"--sweep: {text} is there twice")
+        o.sweep.append(share)
+    o.read_only = True  # all runs begin with the same files
+    for given, option in ((o.tty, "-t"), (o.more, SEPARATOR), (o.account, "--account"),
+                          (o.gdb, "--gdb"), (o.dry_run, "--dry-run"), (o.icount, "--icount"),
+                          (o.writable, "--writable"), (o.output, "--output"),
+                          (o.processors > 1, "--processors above 1")):  # fmt: skip
+        if given:
+            raise UsageError(f"--sweep does not go with {option}")
+    if o.beside_linux and o.disk:
+        raise UsageError("--beside-linux needs the program's files: --rootfs, or the host's, "
+                         "not --disk")  # fmt: skip
 
 
 def parse_up(argv: list[str]) -> Options:
