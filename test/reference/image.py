@@ -48,13 +48,13 @@ def cpio(tree):
     return b"".join(out) + _entry(0, "TRAILER!!!", 0, b"")
 
 
-def _needs(module, files):
+def needs(module, files):
     """The modules that `module` depends on, in load order, by its own .modinfo."""
     found = re.search(rb"\0depends=([^\0]*)\0", b"\0" + files[module])
     order = []
     for name in (found.group(1).decode().replace("-", "_").split(",") if found else []):
         if name in files:
-            order += [m for m in _needs(name, files) + [name] if m not in order]
+            order += [m for m in needs(name, files) + [name] if m not in order]
     return order
 
 
@@ -191,7 +191,7 @@ def build(cache, out):
     order = []
     for module in MODULES:
         if module in files:
-            order += [m for m in _needs(module, files) + [module] if m not in order]
+            order += [m for m in needs(module, files) + [module] if m not in order]
     for module in order:
         tree[f"lib/mods/{module}.ko"] = files[module]
     tree["lib/mods/order"] = " ".join(order).encode()

@@ -47,9 +47,7 @@ def cached(name, cache):
     return found[-1] if found else None
 
 
-def fetch(cache):
-    """Download what is missing; return {package: path of the .deb}."""
-    cache.mkdir(parents=True, exist_ok=True)
+def _kernel_name(cache):
     kernel = kernel_package()
     if not kernel:
         _update_lists()
@@ -59,8 +57,25 @@ def fetch(cache):
         if not kernels:
             raise PackageError("apt knows no package linux-image-amd64")
         kernel = kernels[-1]
+    return kernel
+
+
+def fetch_kernel(cache):
+    """Download the kernel's package unless it is there; the path of the .deb."""
+    cache.mkdir(parents=True, exist_ok=True)
+    name = _kernel_name(cache)
+    return _fetch([name], cache)[name]
+
+
+def fetch(cache):
+    """Download what is missing; return {package: path of the .deb}."""
+    cache.mkdir(parents=True, exist_ok=True)
+    return _fetch([_kernel_name(cache)] + PACKAGES + HEADERS, cache)
+
+
+def _fetch(names, cache):
     debs, updated = {}, False
-    for name in [kernel] + PACKAGES + HEADERS:
+    for name in names:
         if not cached(name, cache):
             done = _download(name, cache)
             if done.returncode and not updated:

@@ -63,7 +63,7 @@ class Host:
         tables = {role: bootparams.read(path) for role, path in kernels}
         bootparams.check(self.o, plan.node_list(self.o), tables)
 
-    def _accel(self) -> str:
+    def accelerator(self) -> str:
         cache = os.path.join(self.build_dir, "accel.json")
         if self.o.dry_run and self.o.accel == "auto" and not os.path.exists(cache):
             return "tcg"
@@ -133,14 +133,14 @@ class Host:
             tree.add_volume(host, guest)
         if not self.o.rootfs:
             for program in self.host_programs():
-                tree.add_program(program, self._library_path())
+                tree.add_program(program, self.library_path())
         return tree
 
     def host_programs(self) -> list[str]:
         names = self.o.pack or [command[0] for command in self.o.commands]
         return list(dict.fromkeys(map(find_program, names)))
 
-    def _library_path(self) -> list[str]:
+    def library_path(self) -> list[str]:
         for setting in self.o.env:
             key, _, value = setting.partition("=")
             if key == "LD_LIBRARY_PATH":
