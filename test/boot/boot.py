@@ -241,6 +241,7 @@ class Running:
         self.options.build_dir = str(BUILD)
         side = host.Host(self.options)
         plan = side.plan()
+        self._held = side.held
         self.disk = disk
         self.log_dir = pathlib.Path(plan.log_dir)
         shutil.rmtree(self.log_dir, ignore_errors=True)
@@ -266,6 +267,8 @@ class Running:
 
     def close(self) -> None:
         self.cluster.close()
+        if self._held:
+            self._held.close()
 
     @property
     def alive(self) -> bool:

@@ -29,6 +29,11 @@ def tessera(*args, limit=120, **how):
     )  # fmt: skip
 
 
+def complaints(stderr):
+    """The lines of the launcher but the one that an image is changed in place."""
+    return [x for x in stderr.decode().splitlines() if not x.endswith(" is changed in place")]
+
+
 def up(name, *args, disk):
     return Running(tuple(args), disk, f"start-{name}")
 
@@ -191,9 +196,12 @@ def test_bad_disks_are_refused_with_a_clear_line(disk, name):
     image = where / name
     data = image.read_bytes()
     done = tessera("--disk", image, "--boot-timeout", "30", "/bin/true")
-    lines = done.stderr.decode().splitlines()
+    lines = complaints(done.stderr)
     assert done.returncode == 125 and len(lines) == 1, lines
-    assert lines[0].startswith("tessera: node s0")
+    seen_before = name in ("zeros", "magic")  # it starts
+    assert lines[0].startswith(f"tessera: {image} is not" if seen_before else "tessera: node s0")
+    line, _ = refused(f"bad-{name}", "--boot-timeout", "30", disk=image)
+    assert line.startswith("node s0")
     assert image.read_bytes() == data  # never written over
 
 
@@ -221,7 +229,7 @@ def test_the_command_line_writes_statistics(tmp_path):
 @pytest.mark.parametrize("program, status", [("/bad/text", 126), ("/nonexistent", 127)])
 def test_the_command_line_refuses_in_one_line(disk, program, status):
     done = tessera("--disk", _copy(disk), program)
-    assert done.returncode == status and done.stderr.count(b"\n") == 1, done.stderr
+    assert done.returncode == status and len(complaints(done.stderr)) == 1, done.stderr
 
 
 @pytest.mark.parametrize("where, status", [("/", 126), ("/bad", 126)])
@@ -234,7 +242,7 @@ def test_a_damaged_directory_is_told_as_that(disk, where, status):
         f.seek(block * 4096)
         f.write(b"\xa5" * 4096)
     done = tessera("--disk", image, "/bad/text")
-    assert done.returncode == status and done.stderr.count(b"\n") == 1, done.stderr
+    assert done.returncode == status and len(complaints(done.stderr)) == 1, done.stderr
     assert b"Structure needs cleaning" in done.stderr
 
 
@@ -256,7 +264,7 @@ def test_a_killed_model_is_one_line_and_status_125(disk):
         os.kill(model_of(run.pid), signal.SIGKILL)
         run.stdout.read()
         err = run.stderr.read()
-        assert run.wait(60) == 125 and err.count(b"\n") == 1, err
+        assert run.wait(60) == 125 and len(complaints(err)) == 1, err
         assert b"the HCA model was killed by signal 9" in err
     finally:
         run.kill()
@@ -293,10 +301,10 @@ def test_a_program_of_a_killed_memory_is_lost_in_one_line(disk):
         ready, pid = run.stdout.readline().split()
         assert ready == b"ready"
         os.kill(machine_of(run.pid, "m1"), signal.SIGKILL)
-        err = run.stderr.read().decode()
-        assert run.wait(60) == 125 and err.count("\n") == 1, err
+        err = complaints(run.stderr.read())
+        assert run.wait(60) == 125 and len(err) == 1, err
         lost = rf"tessera: m1 is gone, and with it memory of busybox \(pid {int(pid)}\)"
-        assert re.match(lost, err), err
+        assert re.match(lost, err[0]), err
     finally:
         run.kill()
         run.communicate()

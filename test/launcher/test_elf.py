@@ -152,3 +152,8 @@ def test_image_has_the_files_at_their_paths(tmp_path):
     assert re.search(r"Block size: +4096", run(["dumpe2fs", "-h", img]))
     for path in ["/bin/ls", *elf.closure("/bin/ls")]:
         assert "Type: regular" in run(["debugfs", "-R", f"stat {os.path.realpath(path)}", img])
+    image.make_image("mke2fs", str(stage), img + ".rw", run, writable=True)
+    about = run(["dumpe2fs", "-h", img + ".rw"])
+    assert int(re.search(r"Free inodes: +(\d+)", about)[1]) >= 131000
+    assert int(re.search(r"Free blocks: +(\d+)", about)[1]) * 4096 >= 2 << 30
+    assert os.stat(img + ".rw").st_blocks * 512 < 64 << 20  # the room is a hole

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 from conftest import ROOT
 from tessera_launcher import accel, account, fabric, plan
+from tessera_launcher.disk import Disk
 from tessera_launcher.errors import UsageError
 from tessera_launcher.options import (Options, format_size, parse_exec, parse_run, parse_size,
                                       parse_up)  # fmt: skip
@@ -13,7 +14,7 @@ from tessera_launcher.options import (Options, format_size, parse_exec, parse_ru
 
 def make(o: Options) -> plan.Plan:
     return plan.make_plan(o, qemu="qemu", hca="hca", accel="tcg", build_dir="/b", log_dir="/l",
-                          run_dir="/r", disk="/r/root.img",
+                          run_dir="/r", disk=Disk("/r/root.img"),
                           choice=fabric.Choice("mpqemu", "test"))  # fmt: skip
 
 
@@ -58,6 +59,8 @@ def test_program_and_its_own_options_are_left_alone():
     (["--rootfs", "/nonexistent", "p"], "not a directory"),
     (["--disk", "/nonexistent", "p"], "not a file"),
     (["--rootfs", "/", "--disk", "/x", "p"], "exclude"),
+    (["--disk", "/etc/passwd", "--writable", "p"], "changed in place"),
+    (["--sweep", "50", "--writable", "p"], "does not go with --writable"),
     (["--volume", "/etc", "p"], "HOST:/GUEST"),
     (["--volume", "/nonexistent:/x", "p"], "does not exist"),
     (["--env", "A", "p"], "K=V"),
@@ -173,7 +176,7 @@ def test_paths_with_commas_stay_whole():
         build_dir="/b",
         log_dir="/l,a",
         run_dir="/r",
-        disk="/d,b.img",
+        disk=Disk("/d,b.img"),
         choice=fabric.Choice("mpqemu", "test"),
     )
     out = {c.name: c.text() for c in made.commands}

@@ -35,6 +35,7 @@ from .frames import Frame, Type
 from .plan import Command, NodePlan, Plan, key_path, seed_path
 
 SHUTDOWN_S = 5.0
+WRITE_BACK_S = 60.0  # the same, of nodes that have files to write first
 STATS_S = 10.0
 CONTROL_S = 10.0
 ROOT_VNODE = 1  # the only one so far
@@ -456,12 +457,22 @@ class Cluster:
             shutil.rmtree(path, ignore_errors=True)
 
     def _shut_down(self) -> None:
-        for channel in self._channels.values():
+        """What has something to write ends before what takes it."""
+        words = " ".join(p for n in self.plan.nodes for p in n.params)
+        if f"{planning.WRITABLE}=" not in words:
+            self._end_nodes(list(self._channels.values()), SHUTDOWN_S)
+            return
+        for role in ("processor", "memory", "storage"):
+            ending = [c for c in self._channels.values() if c.node.role == role]
+            self._end_nodes(ending, WRITE_BACK_S)
+
+    def _end_nodes(self, channels: list[Channel], timeout: float) -> None:
+        for channel in channels:
             if channel.open:
                 channel.send(Frame(Type.SHUTDOWN))
-        names = set(self._channels)
+        names = {c.node.name for c in channels}
         with self._cond:
-            self._cond.wait_for(lambda: names <= set(self.ended), SHUTDOWN_S)
+            self._cond.wait_for(lambda: names <= set(self.ended), timeout)
 
     # Waiting for things.
 

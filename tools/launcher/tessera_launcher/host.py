@@ -13,8 +13,9 @@ import time
 
 from . import accel, bootparams, fabric, image, packages, plan
 from .cluster import RUN_DIR_PREFIX, Cluster, run_dir_name
+from .disk import Disk, Held
 from .errors import LaunchError
-from .options import ROLES, Options
+from .options import ROLES, Options, role_matches, warn
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 SHM = "/dev/shm"
@@ -33,6 +34,8 @@ class Host:
         self.log_dir = os.path.abspath(o.log_dir or os.path.join(self.build_dir, "log", stamp))
         self.qemu = o.qemu or "qemu-system-x86_64"
         self.hca = o.hca or os.path.join(self.build_dir, "tools", "hca", "tessera-hca")
+        self.held: Held | None = None  # the image of --disk, until we end
+        self.disk = Disk("")
 
     def plan(self) -> plan.Plan:
         """Find programs, build, choose the accelerator and lay the cluster out."""
@@ -42,26 +45,50 @@ class Host:
             self.qemu = packages.require("qemu-system-x86_64")[0]
         if self.o.build and not self.o.dry_run:
             self.build()
-        self.check_params()
+        tables = self.check_params()
         if self.o.hca:
             self.hca = _program_at(self.o.hca, "--hca")
         run_dir = "/dev/shm/tessera-RUN" if self.o.dry_run else run_dir_name(self._run_base())
-        disk = os.path.abspath(self.o.disk) if self.o.disk else os.path.join(run_dir, "root.img")
-        accelerator = self._accel()
+        self.disk = self._choose_disk(run_dir, tables["storage"])
+        accelerator = self.accelerator()
         choice = fabric.choose(
             self.o.fabric, packages.find(self.qemu) or self.qemu, self.hca, accelerator,
             os.path.join(self.build_dir, "fabric.json"), self.o.dry_run,
         )  # fmt: skip
         return plan.make_plan(
             self.o, qemu=self.qemu, hca=self.hca, accel=accelerator, build_dir=self.build_dir,
-            log_dir=self.log_dir, run_dir=run_dir, disk=disk, choice=choice,
+            log_dir=self.log_dir, run_dir=run_dir, disk=self.disk, choice=choice,
         )  # fmt: skip
 
-    def check_params(self) -> None:
-        """UsageError when --append has what the kernels, as far as they are built, cannot use."""
+    def _choose_disk(self, run_dir: str, known: dict | None) -> Disk:
+        """The root's image. That of --disk is held from here on, so that nothing is built or
+        started for an image that cannot be used.
+        """
+        writes = known is None or plan.WRITABLE in known
+        if not self.o.disk:
+            if self.o.writable and not writes:
+                raise LaunchError("--writable: the storage kernel that is built cannot write files")
+            return Disk(os.path.join(run_dir, "root.img"), writable=self.o.writable)
+        path = os.path.abspath(self.o.disk)
+        writable = writes and not self.o.read_only and _let_write(self.o)
+        if self.held:
+            self.held.close()
+        self.held = Held(path, writable)
+        return Disk(path, self.held.require_ext4(), writable)
+
+    def announce(self) -> None:
+        """Says so when a file of the user is going to change."""
+        if self.o.disk and self.disk.writable:
+            warn(f"{self.held.name} is changed in place")
+
+    def check_params(self) -> dict[str, dict[str, bootparams.Param] | None]:
+        """UsageError when --append has what the kernels, as far as they are built, cannot use;
+        else the parameters that they know.
+        """
         kernels = zip(ROLES, self.kernels(), strict=True)
         tables = {role: bootparams.read(path) for role, path in kernels}
         bootparams.check(self.o, plan.node_list(self.o), tables)
+        return tables
 
     def accelerator(self) -> str:
         cache = os.path.join(self.build_dir, "accel.json")
@@ -111,14 +138,14 @@ class Host:
         target = os.path.join(cluster.plan.run_dir, "root.img")
         tree = self._tree()
         if self.o.rootfs and tree is None:
-            image.make_image(mke2fs, self.o.rootfs, target, cluster.run_helper)
+            image.make_image(mke2fs, self.o.rootfs, target, cluster.run_helper, self.o.writable)
             return
         stage = os.path.join(cluster.plan.run_dir, "root")
         os.mkdir(stage, 0o755)
         if self.o.rootfs:
             cluster.run_helper(["cp", "-a", f"{self.o.rootfs}/.", stage])
         tree.stage(stage)
-        image.make_image(mke2fs, stage, target, cluster.run_helper)
+        image.make_image(mke2fs, stage, target, cluster.run_helper, self.o.writable)
         shutil.rmtree(stage)
 
     def kernels(self) -> list[str]:
@@ -152,6 +179,15 @@ class Host:
         if self.o.disk or self.o.rootfs:
             return "/" + program.lstrip("/")
         return find_program(program)
+
+
+def _let_write(o: Options) -> bool:
+    """Does --append let the first storage node write?"""
+    last = "1"
+    for selector, line in o.append:
+        if role_matches(selector, "storage", "s0"):
+            last = dict(bootparams.words(line)).get(plan.WRITABLE, last)
+    return last in (None, *bootparams.TRUE)
 
 
 class ProgramError(LaunchError):

@@ -14,6 +14,8 @@ from .errors import LaunchError
 
 BLOCK = 4096
 INODE_SIZE = 256
+WRITABLE_ROOM = 2 << 30  # bytes for what programs write
+WRITABLE_INODES = 131072
 MAX_LINKS = 40
 # Directories that programs expect to find.
 SKELETON = ("/dev", "/etc", "/proc", "/sys", "/tmp")
@@ -122,11 +124,15 @@ def _measure(where: str) -> tuple[int, int]:
     return total, count
 
 
-def make_image(mke2fs: str, source: str, image: str, run: Callable[[list[str]], str]) -> None:
-    """Make the ext4 file system @image from the directory @source."""
+def make_image(mke2fs: str, source: str, image: str, run: Callable[[list[str]], str],
+               writable: bool = False) -> None:
+    """Make the ext4 file system @image from the directory @source, with room for what programs
+    write when it is @writable. The room is a hole in the image.
+    """
     data, inodes = _measure(source)
-    inodes += 256
+    inodes += WRITABLE_INODES if writable else 256
     size = data + data // 50 + inodes * INODE_SIZE + (16 << 20)
+    size += WRITABLE_ROOM if writable else 0
     run([
         mke2fs, "-q", "-F", "-t", "ext4", "-b", str(BLOCK), "-m", "0", "-J", "size=4",
         "-N", str(inodes), "-L", "tessera", "-d", source, image, f"{size // 1024}k",

@@ -319,6 +319,7 @@ def main(o: Options, report: int) -> int:
 
             server = metrics.Server(*o.metrics)
         laid_out = side.plan()
+        side.announce()
     except BaseException:
         _remove(claim.path)
         raise

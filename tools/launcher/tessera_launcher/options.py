@@ -60,6 +60,8 @@ class Options:
     cwd: str = "/"
     rootfs: str | None = None
     disk: str | None = None
+    read_only: bool = False  # --disk: nothing is to change it
+    writable: bool = False  # the root, when it is a copy of our own
     volumes: list[tuple[str, str]] = field(default_factory=list)
     fabric: str = "auto"
     accel: str = "auto"
@@ -205,8 +207,10 @@ def _add_program(p: argparse.ArgumentParser, command: str) -> None:
     if command != "exec":
         g.add_argument("--rootfs", metavar="DIR", help="PROGRAM is a path inside a copy of DIR")
         g.add_argument(
-            "--disk", metavar="IMAGE", help="PROGRAM is a path inside IMAGE, used in place"
+            "--disk", metavar="IMAGE", help="PROGRAM is a path inside IMAGE, changed in place"
         )
+        g.add_argument("--writable", action="store_true",
+                       help="programs may change files; the changes are thrown away")
         g.add_argument("--volume", metavar="HOST:GUEST", action="append", default=[],
                        help="add host files to the root file system")  # fmt: skip
     if command == "up":
@@ -448,7 +452,9 @@ def _files_options(o: Options, ns: argparse.Namespace) -> None:
         raise UsageError(f"--rootfs: {ns.rootfs} is not a directory")
     if ns.disk and not os.path.isfile(ns.disk):
         raise UsageError(f"--disk: {ns.disk} is not a file")
-    o.rootfs, o.disk = ns.rootfs, ns.disk
+    if ns.disk and ns.writable:
+        raise UsageError("--disk is changed in place: --writable is for a copy")
+    o.rootfs, o.disk, o.writable = ns.rootfs, ns.disk, ns.writable
     for text in ns.volume:
         host, sep, guest = text.rpartition(":")
         if not sep or not host or not guest.startswith("/"):

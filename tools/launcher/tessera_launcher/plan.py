@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from . import accel as accel_mod
 from . import fabric, frames
+from .disk import Disk
 from .errors import UsageError
 from .options import ROLES, Options, format_size, role_matches
 
@@ -31,6 +32,7 @@ START_MAX = 4095  # of a node: the number is a part of its incarnation
 KEY_FILE = "opt/tessera/cluster.key"  # in QEMU's fw_cfg
 SEED_FILE = "opt/tessera/seed"
 SEED_BYTES = 32
+WRITABLE = "storage.writable"  # a boot parameter
 FIRST_PID = 2  # 1 is init, which every processor has
 
 
@@ -96,8 +98,8 @@ def _ram(o: Options, role: str, name: str) -> int:
     return _selected(o.memory, role, name, default)
 
 
-def node_list(o: Options) -> list[NodePlan]:
-    """All nodes with their ids, addresses and boot parameters."""
+def node_list(o: Options, writable: bool = False) -> list[NodePlan]:
+    """All nodes with their ids, addresses and boot parameters; is the root @writable?"""
     counts = dict(zip(ROLES, (o.processors, o.memories, o.storages), strict=True))
     named = [(role, f"{role[0]}{i}") for role in ROLES for i in range(counts[role])]
     first_storage = next(i for i, (role, _) in enumerate(named) if role == "storage")
@@ -111,6 +113,8 @@ def node_list(o: Options) -> list[NodePlan]:
         params = [f"node={i + 1}", f"rendezvous=lid:{first_storage + 1}"]
         if i == first_storage:
             params.append(f"cluster=p{o.processors},m{o.memories},s{o.storages}")
+            if writable:
+                params.append(f"{WRITABLE}=1")
         params += _role_params(o, role)
         if role == "processor" and o.processors > 1:
             params.append(pid_range(i, o.processors))
@@ -179,7 +183,7 @@ def _path(path: str) -> str:
 
 
 def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, run_dir: str,
-                 disk: str | None = None) -> Command:  # fmt: skip
+                 disk: Disk | None = None) -> Command:  # fmt: skip
     """The virtual machine of one node."""
     n = node.name
     argv = [
@@ -207,7 +211,8 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
         fds += [f"{n}.hca", f"{n}.qtest"]
     if disk:
         argv += [
-            "-drive", f"if=none,id=disk0,format=raw,cache=writeback,file={_path(disk)}",
+            "-drive", f"if=none,id=disk0,format={disk.format},cache=writeback,"
+                      f"readonly={'off' if disk.writable else 'on'},file={_path(disk.path)}",
             "-device", "virtio-blk-pci,disable-legacy=on,drive=disk0",
         ]  # fmt: skip
     if node.icount:
@@ -260,8 +265,8 @@ def hca_command(
 
 
 def make_plan(o: Options, *, qemu: str, hca: str, accel: str, build_dir: str, log_dir: str,
-              run_dir: str, disk: str, choice: fabric.Choice) -> Plan:  # fmt: skip
-    nodes = node_list(o)
+              run_dir: str, disk: Disk, choice: fabric.Choice) -> Plan:  # fmt: skip
+    nodes = node_list(o, disk.writable)
     vms = []
     for node in nodes:
         node.kernel = os.path.join(build_dir, node.role, "kernel.elf")

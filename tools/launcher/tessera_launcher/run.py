@@ -148,6 +148,7 @@ def execute(o: Options) -> int:
         print(laid_out.text())
         return 0
     host.sweep()
+    side.announce()
     signals = Signals()
     deadline = time.monotonic() + o.timeout if o.timeout else None
     cluster = Cluster(laid_out, side.prepare, o.boot_timeout, keep_logs=side.keep_logs)
