@@ -19,6 +19,8 @@ commands:
   ps      show the clusters that are up, their nodes and programs
   top     show what the nodes of a cluster that is up do now
   down    end a cluster that is up
+  fsck    check an ext4 image, and repair it
+  cp      copy files into or out of an ext4 image
 
 ./tessera COMMAND --help lists the options; docs/launcher.md explains them.
 """
@@ -97,8 +99,45 @@ def _top(argv: list[str]) -> int:
     return top.run(ns.name, ns.once, parse_interval(ns.interval))
 
 
+def _image_parser(command: str) -> argparse.ArgumentParser:
+    what = {"fsck": "Check an ext4 image that nobody uses.",
+            "cp": "Copy into or out of an ext4 image that nobody uses."}[command]  # fmt: skip
+    p = argparse.ArgumentParser(prog=f"./tessera {command}", allow_abbrev=False,
+                                exit_on_error=False, description=what)  # fmt: skip
+    if command == "fsck":
+        p.add_argument("--repair", action="store_true", help="mend what can be mended")
+        p.add_argument("words", nargs=1, metavar="IMAGE")
+    else:
+        p.add_argument("words", nargs=2, metavar="FILE|IMAGE:/PATH")
+    return p
+
+
+def _image_words(command: str, argv: list[str]) -> argparse.Namespace:
+    options = [w for w in argv if w == "--repair" and command == "fsck"]
+    words = [w for w in argv if w not in options]
+    count = {"fsck": 1, "cp": 2}[command]
+    if len(words) != count or words[0].startswith("--"):
+        raise UsageError(f"{command}: see ./tessera {command} --help")
+    return argparse.Namespace(words=words, repair=bool(options))
+
+
+def _fsck(argv: list[str]) -> int:
+    ns = _image_words("fsck", argv)
+    from . import ext4files
+
+    return ext4files.fsck(ns.words[0], ns.repair)
+
+
+def _cp(argv: list[str]) -> int:
+    ns = _image_words("cp", argv)
+    from . import ext4files
+
+    return ext4files.copy(*ns.words)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "run": _run, "up": _up, "exec": _exec, "ps": _ps, "top": _top, "down": _down,
+    "fsck": _fsck, "cp": _cp,
 }  # fmt: skip
 
 
@@ -113,6 +152,8 @@ def main(argv: list[str]) -> int:
     if rest and rest[0] in ("-h", "--help"):
         if command in ("ps", "top", "down"):
             print(_simple_parser(command).format_help(), end="")
+        elif command in ("fsck", "cp"):
+            print(_image_parser(command).format_help(), end="")
         else:
             print(help_text(command), end="")
         return 0

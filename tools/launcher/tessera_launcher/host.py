@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from . import accel, bootparams, fabric, image, packages, plan
+from . import accel, bootparams, ext4files, fabric, image, packages, plan
 from .cluster import RUN_DIR_PREFIX, Cluster, run_dir_name
 from .disk import Disk, Held
 from .errors import LaunchError
@@ -132,8 +132,22 @@ class Host:
         for path in self.kernels():
             if not os.path.isfile(path):
                 raise LaunchError(f"{path} is missing: run make")
-        if self.o.disk:
+        if not self.o.disk:
+            self._make_root(cluster)
+        if self.o.output and not self.held:  # open from here on: its directory goes first
+            self.held = Held(self.disk.path, writable=True)
+            self.held.name = "the root file system"
+
+    def bring_out(self) -> None:
+        """--output, when the cluster has ended; LaunchError for what cannot be copied."""
+        if not self.o.output:
             return
+        with ext4files.Files(self.held) as files:
+            files.require_clean(replay=self.disk.writable)
+            for guest, host in self.o.output:
+                files.copy_out(guest, host)
+
+    def _make_root(self, cluster: Cluster) -> None:
         mke2fs = packages.require("mke2fs")[0]
         target = os.path.join(cluster.plan.run_dir, "root.img")
         tree = self._tree()

@@ -63,6 +63,7 @@ class Options:
     read_only: bool = False  # --disk: nothing is to change it
     writable: bool = False  # the root, when it is a copy of our own
     volumes: list[tuple[str, str]] = field(default_factory=list)
+    output: list[tuple[str, str]] = field(default_factory=list)  # run: guest's path, host's
     fabric: str = "auto"
     accel: str = "auto"
     qemu: str | None = None
@@ -215,6 +216,9 @@ def _add_program(p: argparse.ArgumentParser, command: str) -> None:
                        help="add host files to the root file system")  # fmt: skip
     if command == "up":
         return
+    if command == "run":
+        g.add_argument("--output", metavar="GUEST:HOST", action="append", default=[],
+                       help="copy files out at the end (with --disk or --writable)")
     g.add_argument("--env", metavar="K=V", action="append", default=[])
     g.add_argument("--cwd", metavar="DIR", default="/", help="working directory (/)")
     g.add_argument("-t", dest="tty", action="store_true", help="give the program a terminal")
@@ -271,9 +275,21 @@ def parse_run(argv: list[str]) -> Options:
         raise UsageError("-t is for one program, and there are several")
     _host_options(o, ns)
     o.stats, o.account = ns.stats, ns.account
+    _output_options(o, ns)
     _sweep_options(o, ns)
     return o
 
+
+def _output_options(o: Options, ns: argparse.Namespace) -> None:
+    for text in ns.output:
+        guest, sep, host = text.partition(":")
+        if not guest.startswith("/") or not sep or not host:
+            raise UsageError(f"--output wants /GUEST:HOST, not {text!r}")
+        if not os.path.isdir(os.path.dirname(os.path.abspath(host))):
+            raise UsageError(f"--output: {host} is in no directory that is there")
+        o.output.append((guest, os.path.abspath(host)))
+    if o.output and not (o.disk or o.writable):
+        raise UsageError("--output is for --disk or --writable: else nothing is written")
 
 
 def _sweep_options(o: Options, ns: argparse.Namespace) -> None:

@@ -14,6 +14,8 @@ from .errors import LaunchError
 PACKAGES = {
     "qemu-system-x86_64": "qemu-system-x86",
     "mke2fs": "e2fsprogs",
+    "debugfs": "e2fsprogs",
+    "e2fsck": "e2fsprogs",
     "make": "make",
     "gcc": "gcc",
     "musl-gcc": "musl-tools",

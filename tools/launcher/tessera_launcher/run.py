@@ -158,7 +158,7 @@ def execute(o: Options) -> int:
             status = _run_in(cluster, o, paths, signals, deadline, terminal)
             Signals.ignore()
         failed = False
-        return status
+        return _brought_out(side) or status
     except LaunchError as err:
         Signals.ignore()
         warn(f"{err}; logs: {laid_out.log_dir}")
@@ -174,6 +174,16 @@ def execute(o: Options) -> int:
     finally:
         if not failed and not cluster.logs_kept:
             remove_logs(laid_out.log_dir)
+
+
+def _brought_out(side: host.Host) -> int:
+    """--output; 0, or our status with one line."""
+    try:
+        side.bring_out()
+    except LaunchError as err:
+        warn(f"--output: {err}")
+        return EXIT_FAILED
+    return 0
 
 
 def _run_in(cluster: Cluster, o: Options, paths: list[str], signals: Signals,
