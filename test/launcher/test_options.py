@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 """The command line: what it means, what it refuses, and the command lines that come out."""
 
+import re
+import socket
 import subprocess
 
 import pytest
 from conftest import ROOT
-from tessera_launcher import accel, account, fabric, plan
+from tessera_launcher import accel, account, fabric, host, plan
 from tessera_launcher.disk import Disk
-from tessera_launcher.errors import UsageError
+from tessera_launcher.errors import LaunchError, UsageError
 from tessera_launcher.options import (Options, format_size, parse_exec, parse_run, parse_size,
                                       parse_up)  # fmt: skip
 
@@ -148,6 +150,65 @@ def test_three_nodes_by_default_and_their_parameters():
     assert "node=3 rendezvous=lid:3 cluster=p1,m1,s1" in out["s0"]
     assert "virtio-blk-pci" in out["s0"] and "virtio-blk-pci" not in out["p0"]
     assert "lid=3" in out["hca"] and "--control /r/hca.sock" in out["hca"]
+
+
+def test_a_network_card_is_for_the_first_processor():
+    out = commands("--processors", "2", "--net", "user")
+    assert "-netdev user,id=net0" in out["p0"] and "virtio-net-pci" in out["p0"]
+    assert all("-netdev" not in out[name] for name in ("p1", "m0", "s0"))
+    assert "tap,id=net0,ifname=t0,script=no" in commands("--net", "tap:t0")["p0"]
+    assert "-netdev" not in commands()["p0"]
+
+
+def test_published_ports_lead_to_the_first_processor():
+    out = commands("--processors", "2", "--publish", "8080:80", "--publish", "0.0.0.0:53:5353/udp")
+    assert (
+        "-netdev user,id=net0,hostfwd=tcp:127.0.0.1:8080-:80,hostfwd=udp:0.0.0.0:53-:5353"
+        in out["p0"]
+    )
+    assert "-netdev" not in out["p1"]
+    o = parse_run(["--publish", "10.0.0.1:80:80", "--publish", "10.0.0.2:80:80/tcp",
+                   "--publish", "80:80/udp", "p"])  # fmt: skip
+    assert [p.text() for p in o.publish] == [
+        "10.0.0.1:80 -> 80/tcp", "10.0.0.2:80 -> 80/tcp", "127.0.0.1:80 -> 80/udp"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        (["--publish", "80"], "wants"),
+        (["--publish", "80:x"], "wants"),
+        (["--publish", "80:80/sctp"], "wants"),
+        (["--publish", "1:2:3:4"], "wants"),
+        (["--publish", "80:80,hostfwd=tcp::1-:1"], "wants"),
+        (["--publish", ":80:80"], "'' is no IPv4 address"),
+        (["--publish", "localhost:80:80"], "'localhost' is no IPv4 address"),
+        (["--publish", "[::1]:80:80"], "wants"),
+        (["--publish", "0:80"], "0 is no port"),
+        (["--publish", "80:65536"], "65536 is no port"),
+        (["--publish", "80:1", "--publish", "127.0.0.1:80:2"], "80/tcp is there twice"),
+        (["--publish", "80:1", "--publish", "0.0.0.0:80:2"], "80/tcp is there twice"),
+        (["--net", "none", "--publish", "80:1"], "not --net none"),
+        (["--net", "tap:t0", "--publish", "80:1"], "not --net tap:t0"),
+    ],
+)
+def test_what_cannot_be_published(args, said):
+    with pytest.raises(UsageError, match=re.escape(said)):
+        parse_run([*args, "p"])
+
+
+@pytest.mark.parametrize("kind, suffix", [(socket.SOCK_STREAM, "tcp"), (socket.SOCK_DGRAM, "udp")])
+def test_a_published_port_that_is_taken(kind, suffix):
+    with socket.socket(socket.AF_INET, kind) as s:
+        s.bind(("127.0.0.1", 0))
+        if suffix == "tcp":
+            s.listen()
+        port = s.getsockname()[1]
+        o = parse_run(["--publish", f"{port}:80/{suffix}", "p"])
+        with pytest.raises(LaunchError, match=f"127.0.0.1:{port}/{suffix}: Address already in use"):
+            host.Host(o).check_ports()
+    host.Host(o).check_ports()
 
 
 def test_every_machine_is_locked_in_and_reached_by_descriptors():

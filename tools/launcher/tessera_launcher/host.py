@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -46,6 +47,8 @@ class Host:
         if self.o.build and not self.o.dry_run:
             self.build()
         tables = self.check_params()
+        if not self.o.dry_run:
+            self.check_ports()
         if self.o.hca:
             self.hca = _program_at(self.o.hca, "--hca")
         run_dir = "/dev/shm/tessera-RUN" if self.o.dry_run else run_dir_name(self._run_base())
@@ -89,6 +92,22 @@ class Host:
         tables = {role: bootparams.read(path) for role, path in kernels}
         bootparams.check(self.o, plan.node_list(self.o), tables)
         return tables
+
+    def check_ports(self) -> None:
+        """LaunchError when a published port cannot be had; QEMU takes it later, and may still fail
+        when another was faster.
+        """
+        for port in self.o.publish:
+            kind = socket.SOCK_STREAM if port.protocol == "tcp" else socket.SOCK_DGRAM
+            with socket.socket(socket.AF_INET, kind) as s:
+                if port.protocol == "tcp":
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    s.bind((port.address, port.host))
+                except OSError as err:
+                    raise LaunchError(
+                        f"--publish: {port.address}:{port.host}/{port.protocol}: {err.strerror}"
+                    ) from None
 
     def accelerator(self) -> str:
         cache = os.path.join(self.build_dir, "accel.json")

@@ -237,7 +237,8 @@ class Keeper:
             for p in self.programs()
         ]  # fmt: skip
         write_line(sock, ok=True, name=self.name, started=self.started, logs=cluster.plan.log_dir,
-                   nodes=nodes, programs=programs)  # fmt: skip
+                   nodes=nodes, programs=programs,
+                   published=[p.text() for p in self.o.publish])  # fmt: skip
 
     def _choose(self, processor: object) -> str:
         """The node that was named, or the one that GPM chooses."""

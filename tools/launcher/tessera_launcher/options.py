@@ -20,6 +20,7 @@ MAX_CPUS = 255  # of QEMU 7.2's pc machine
 MAX_NODES = 64
 MIN_INTERVAL, MAX_INTERVAL = 0.25, 3600.0  # of top; a younger look is shared (sampler.py)
 DEFAULT_NAME = "default"
+ANY4 = "0.0.0.0"
 
 
 def parse_size(text: str) -> int:
@@ -35,6 +36,19 @@ def format_size(size: int) -> str:
         if size and size % _UNITS[unit] == 0:
             return f"{size // _UNITS[unit]}{unit}"
     return str(size)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A port of the host that leads to one of the cluster's programs."""
+
+    address: str  # of the host, IPv4
+    host: int
+    guest: int
+    protocol: str = "tcp"  # or "udp"
+
+    def text(self) -> str:
+        return f"{self.address}:{self.host} -> {self.guest}/{self.protocol}"
 
 
 @dataclass
@@ -65,6 +79,8 @@ class Options:
     volumes: list[tuple[str, str]] = field(default_factory=list)
     output: list[tuple[str, str]] = field(default_factory=list)  # run: guest's path, host's
     fabric: str = "auto"
+    net: str = "none"  # or "user", or "tap:NAME"
+    publish: list[Published] = field(default_factory=list)
     accel: str = "auto"
     qemu: str | None = None
     hca: str | None = None
@@ -198,6 +214,10 @@ def _add_cluster(p: argparse.ArgumentParser) -> None:
         default="auto",
         help="how nodes reach each other (auto: what a trial shows to work)",
     )
+    g.add_argument("--net", metavar="user|tap:NAME|none",
+                   help="a network card for the first processor (none; user with --publish)")
+    g.add_argument("--publish", metavar="[ADDR:]HOST:GUEST[/udp]", action="append", default=[],
+                   help="a port of the host leads to one of the cluster")  # fmt: skip
     g.add_argument("--append", metavar="[ROLE:]PARAMS", action="append", default=[],
                    help="more boot parameters (docs/boot-params.md)")  # fmt: skip
     g.add_argument("--strace", action="store_true", help="trace system calls")
@@ -432,6 +452,7 @@ def _cluster_options(o: Options, ns: argparse.Namespace) -> None:
     if ns.fabric == "roce":
         raise UsageError("--fabric roce is still to come; auto, hca, mpqemu and vfio-user work")
     o.fabric = ns.fabric
+    _net_options(o, ns)
     for text in ns.cpus:
         role, value = _pair(text, "--cpus")
         count = _number(value, "--cpus")
@@ -457,6 +478,39 @@ def _cluster_options(o: Options, ns: argparse.Namespace) -> None:
             o.append.append((_check_selector(head, "--append"), rest))
         else:
             o.append.append(("all", text))
+
+
+def _net_options(o: Options, ns: argparse.Namespace) -> None:
+    o.net = ns.net if ns.net is not None else "user" if ns.publish else "none"
+    if not re.fullmatch(r"user|none|tap:[A-Za-z0-9_.-]{1,15}", o.net):
+        raise UsageError(f"--net: {o.net!r} is not user, tap:NAME or none")
+    if ns.publish and o.net != "user":
+        raise UsageError(f"--publish goes with --net user, not --net {o.net}")
+    for text in ns.publish:
+        port = _published(text)
+        for other in o.publish:
+            same = (other.host, other.protocol) == (port.host, port.protocol)
+            if same and (other.address == port.address or ANY4 in (other.address, port.address)):
+                raise UsageError(f"--publish: port {port.host}/{port.protocol} is there twice")
+        o.publish.append(port)
+
+
+def _published(text: str) -> Published:
+    """[ADDR:]HOST:GUEST[/udp]"""
+    import ipaddress  # not for every start of ./tessera
+
+    match = re.fullmatch(r"(?:([^:]*):)?([0-9]{1,5}):([0-9]{1,5})(?:/(tcp|udp))?", text)
+    if not match:
+        raise UsageError(f"--publish wants [ADDR:]HOST:GUEST[/udp], not {text!r}")
+    address = match[1] if match[1] is not None else "127.0.0.1"
+    try:
+        ipaddress.IPv4Address(address)
+    except ValueError:
+        raise UsageError(f"--publish: {address!r} is no IPv4 address") from None
+    for port in (match[2], match[3]):
+        if not 1 <= int(port) <= 65535:
+            raise UsageError(f"--publish: {port} is no port (1 to 65535)")
+    return Published(address, int(match[2]), int(match[3]), match[4] or "tcp")
 
 
 def _files_options(o: Options, ns: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ from . import accel as accel_mod
 from . import fabric, frames
 from .disk import Disk
 from .errors import UsageError
-from .options import ROLES, Options, format_size, role_matches
+from .options import ROLES, Options, Published, format_size, role_matches
 
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 DEFAULT_RAM = {"memory": 512 << 20, "storage": 256 << 20}
@@ -64,6 +64,8 @@ class NodePlan:
     icount: bool = False
     hosts_managers: bool = False
     kernel: str = ""
+    net: str = "none"
+    publish: list[Published] = field(default_factory=list)
 
 
 @dataclass
@@ -124,6 +126,8 @@ def node_list(o: Options, writable: bool = False) -> list[NodePlan]:
         if o.gdb and role_matches(o.gdb, role, name):
             node.gdb_port = GDB_PORT + os.getuid() % 1000 * 8 + i
         node.hosts_managers = i == first_storage
+        if name == "p0":
+            node.net, node.publish = o.net, o.publish
         node.icount = bool(o.icount) and role_matches(o.icount, role, name)
         nodes.append(node)
     return nodes
@@ -214,6 +218,17 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
             "-drive", f"if=none,id=disk0,format={disk.format},cache=writeback,"
                       f"readonly={'off' if disk.writable else 'on'},file={_path(disk.path)}",
             "-device", "virtio-blk-pci,disable-legacy=on,drive=disk0",
+        ]  # fmt: skip
+    if node.net != "none":
+        tap = node.net.removeprefix("tap:")
+        backend = f"tap,id=net0,ifname={tap},script=no,downscript=no"
+        if node.net == "user":
+            backend = "user,id=net0" + "".join(
+                f",hostfwd={p.protocol}:{p.address}:{p.host}-:{p.guest}" for p in node.publish
+            )
+        argv += [
+            "-netdev", backend,
+            "-device", "virtio-net-pci,disable-legacy=on,netdev=net0,romfile=",
         ]  # fmt: skip
     if node.icount:
         argv += ["-icount", "shift=0"]

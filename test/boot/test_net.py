@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+"""Programs reach servers outside of the cluster, and serve the outside, over a network card and
+lwIP.
+"""
+
+import concurrent.futures
+import contextlib
+import hashlib
+import http.server
+import random
+import shutil
+import socket
+import threading
+import time
+import urllib.request
+
+from boot import wait_for
+from tessera_launcher.streams import feed
+
+BUSYBOX = shutil.which("busybox")
+BLOB = random.Random(14).randbytes(300_000)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(BLOB)))
+        self.end_headers()
+        self.wfile.write(BLOB)
+
+    def log_message(self, *args):
+        pass
+
+
+@contextlib.contextmanager
+def serving():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+
+
+def closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
+
+
+def test_a_program_fetches_from_the_host(pool):
+    """QEMU's user network has the host at 10.0.2.2. The address comes within a moment of the start:
+    the program asks until it is there.
+    """
+    with serving() as port:
+        script = (
+            f"i=0; until wget -q -O /tmp/b http://10.0.2.2:{port}/b; do"
+            " i=$((i+1)); [ $i -lt 50 ] || exit 9; sleep 0.1; done 2> /dev/null;"
+            f" sha256sum < /tmp/b; wget -q -O - http://10.0.2.2:{closed_port()}/; echo $?"
+        )
+        got = pool.get("--net", "user").run([BUSYBOX, "sh", "-c", script])
+    assert got.out.decode().split() == [hashlib.sha256(BLOB).hexdigest(), "-", "1"]
+    assert b"Connection refused" in got.err
+    assert got.status == 0
+
+
+def test_without_a_card_the_outside_is_unreachable(plain):
+    got = plain.run([BUSYBOX, "wget", "-q", "-O", "-", "http://10.0.2.2:1/"])
+    assert got.status == 1 and b"Network is unreachable" in got.err
+
+
+def a_free_port(kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_INET, kind) as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def published(pool, guest, kind=socket.SOCK_STREAM):
+    """A cluster, and the port of the host that leads to its port @guest."""
+    port = a_free_port(kind)
+    suffix = "/udp" if kind == socket.SOCK_DGRAM else ""
+    return pool.get("--publish", f"{port}:{guest}{suffix}"), port
+
+
+def fetch(port, name):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=60) as answer:
+        return hashlib.sha256(answer.read()).hexdigest()
+
+
+def until_fetched(port, name):
+    def attempt():
+        with contextlib.suppress(OSError):
+            return fetch(port, name)
+
+    return wait_for(attempt, 60)
+
+
+def test_the_host_fetches_from_a_program(pool):
+    """Eight clients at a time, 40 requests: every byte is right."""
+    cluster, port = published(pool, 8080)
+    size = 300_000
+    make = f"dd if=/data/text.small of=/tmp/b bs={size} count=1 2> /dev/null && sha256sum /tmp/b"
+    want = cluster.run([BUSYBOX, "sh", "-c", make]).checked().split()[0].decode()
+    server, _ = cluster.start([BUSYBOX, "httpd", "-f", "-p", "8080", "-h", "/tmp"])
+    assert until_fetched(port, "b") == want
+    with concurrent.futures.ThreadPoolExecutor(8) as clients:
+        got = list(clients.map(lambda _: fetch(port, "b"), range(40)))
+    assert got == [want] * 40
+    server.signal(15)
+    assert server.wait(time.monotonic() + 20)
+    assert cluster.stats()["p0"]["tcpip.no_memory"] == 0
+
+
+def test_connections_wait_in_the_backlog(pool, programs):
+    """Twelve clients of a listener with a backlog of 4 that does not accept yet: all are served in
+    the end, none is reset. (QEMU itself resets a client that half-closes before the guest has
+    answered.)
+    """
+    cluster, port = published(pool, 7000)
+    server, said = cluster.start([f"{programs}/glibc-static/serves", "late", "7000", "4", "12"])
+    wait_for(lambda: b"ready" in said.data[1])
+    own = cluster.run([programs / "glibc-static/serves", "own", "10.0.2.2", "7001"])
+    assert own.checked() == (
+        b"10.0.2.15: peer 10.0.2.15\nfrom loopback: Invalid argument\n"
+        b"not ours: Cannot assign requested address\n"
+    )
+
+    def client(i):
+        text = bytes([65 + i]) * 20_000
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as s:
+            s.sendall(text)
+            got = b""
+            while len(got) < len(text) and (piece := s.recv(65536)):
+                got += piece
+        return got == text
+
+    with concurrent.futures.ThreadPoolExecutor(12) as clients:
+        answers = [clients.submit(client, i) for i in range(12)]
+        time.sleep(0.5)
+        feed(server, b"x")
+        assert [a.result() for a in answers] == [True] * 12
+    assert server.wait(time.monotonic() + 60)
+    assert bytes(said.data[1]) == b"ready\n12 served\n" and server.exit.status == 0
+
+
+def test_datagrams_from_and_to_the_host(pool, programs):
+    cluster, port = published(pool, 7, socket.SOCK_DGRAM)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(("127.0.0.1", 0))
+        peer.settimeout(60)
+
+        def answer():
+            data, source = peer.recvfrom(100)
+            peer.sendto(b"answer to " + data, source)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        ask = [programs / "glibc-static/serves", "asks", "10.0.2.2", peer.getsockname()[1]]
+        assert cluster.run(ask).checked() == b"answer to question\n"
+        answering.join()
+    server, said = cluster.start([f"{programs}/glibc-static/serves", "udp", "7", "50"])
+    wait_for(lambda: b"ready" in said.data[1])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(60)
+        total = 0
+        for i in range(50):
+            data = bytes([i]) * (i * 80)  # beyond a frame: in fragments
+            s.sendto(data, ("127.0.0.1", port))
+            assert s.recv(70000) == data
+            total += len(data)
+    assert server.wait(time.monotonic() + 60)
+    assert bytes(said.data[1]) == b"ready\n%d bytes\n" % total
