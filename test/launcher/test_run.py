@@ -40,6 +40,23 @@ def started(launcher, *args, **how) -> subprocess.Popen:
     )
 
 
+def test_an_interrupt_before_anything_runs(launcher, tmp_path):
+    # The fabric's trial and make come before the first machine: here a make that takes its time.
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "make").write_text(f"#!/bin/sh\necho > {tmp_path}/begun\nexec sleep 60\n")
+    (tools / "make").chmod(0o755)
+    command = [word for word in launcher.command("true") if word != "--no-build"]
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, start_new_session=True,
+                             env=os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"},
+                             )  # fmt: skip
+    assert wait_for((tmp_path / "begun").exists)
+    os.killpg(child.pid, signal.SIGINT)
+    assert child.communicate(timeout=30) == (b"", b"")
+    assert child.returncode == 130
+
+
 def test_streams_are_exact_and_apart(launcher):
     data = random.Random(1).randbytes(3_000_000)
     done = launcher.run(*sh("cat; echo to stderr >&2"), input=data)

@@ -167,6 +167,8 @@ def main(argv: list[str]) -> int:
     except LaunchError as err:
         warn(str(err))
         return getattr(err, "status", 125)
+    except KeyboardInterrupt:
+        return 130  # before anything has been started that takes signals
     except BrokenPipeError:
         # `./tessera ps | head`: nobody reads the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
