@@ -30,13 +30,14 @@
 #define PATCH_LEN   5u
 
 static const char *const layouts[] = {
-	"-t ext4 -b 1024",
-	"-t ext4 -b 1024 -O ^metadata_csum",
+	"-t ext4 -b 1024 -N 160",
+	"-t ext4 -b 1024 -N 160 -O ^metadata_csum",
 	"-t ext4 -b 4096 -O ^metadata_csum,inline_data -N 400",
 	"-t ext4 -b 4096 -O inline_data -I 512 -N 300",
-	"-t ext3 -b 1024",
-	"-t ext2 -b 2048 -O ^filetype",
-	"-t ext4 -b 1024 -O ^metadata_csum,meta_bg,^resize_inode,large_dir,mmp,bigalloc -C 2048",
+	"-t ext3 -b 1024 -N 160",
+	"-t ext2 -b 2048 -N 160 -O ^filetype",
+	"-t ext4 -b 1024 -O ^metadata_csum,meta_bg,^resize_inode,large_dir,mmp,bigalloc -C 2048 "
+	"-N 160",
 	"-t ext4 -b 1024 -O ^metadata_csum,uninit_bg,^64bit -g 256 -N 320",
 };
 #define NR_LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
@@ -80,12 +81,12 @@ static void die(const char *what)
 	exit(1);
 }
 
-static void run(const char *cmd)
+/* Run @cmd; its exit status may be @may_be instead of 0. */
+static void run(const char *cmd, int may_be)
 {
 	const int status = system(cmd);
 
-	/* e2fsck -D says 1: it changed something. */
-	if (status != 0 && status != 1 << 8) {
+	if (status != 0 && status != may_be << 8) {
 		fprintf(stderr, "ext4_fuzz: failed: %s\n", cmd);
 		exit(1);
 	}
@@ -108,7 +109,7 @@ static void make_tree(const char *dir)
 		 "ln -s \"$(printf /%%0150d 1)\" a/b/longer && "
 		 "find . -exec touch -h -d @1000000000 {} +",
 		 dir);
-	run(cmd);
+	run(cmd, 0);
 }
 
 static void load_image(const char *path, struct image *img)
@@ -146,17 +147,19 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		die("memory");
 	for (size_t i = 0; i < NR_LAYOUTS; i++) {
 		snprintf(cmd, sizeof(cmd),
-			 "cd %s && rm -f img && mke2fs -q -F -d t -J size=1 "
+			 "cd %s && rm -f img && mke2fs -q -F -d t "
 			 "-U 00112233-4455-6677-8899-aabbccddeeff "
 			 "-E hash_seed=00112233-4455-6677-8899-aabbccddee00 %s -O ^has_journal "
-			 "img %uk && e2fsck -fyD img >/dev/null 2>&1",
+			 "img %uk >/dev/null",
 			 dir, layouts[i], IMAGE_LEN >> 10);
-		run(cmd);
+		run(cmd, 0);
+		snprintf(cmd, sizeof(cmd), "e2fsck -fyD %s/img >/dev/null 2>&1", dir);
+		run(cmd, 1); /* it changed something: -D rebuilds directories */
 		snprintf(cmd, sizeof(cmd), "%s/img", dir);
 		load_image(cmd, &images[i]);
 	}
 	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
-	run(cmd);
+	run(cmd, 0);
 	setenv("TESSERA_LOG", "off", 1); /* corruption is what we want: no lines about it */
 	return 0;
 }
@@ -194,31 +197,58 @@ struct walk {
 
 static void visit(struct walk *w, struct fs_inode *in);
 
+/* Names of one directory; readdir holds its lock, so they are looked up when it has returned. */
 struct listing {
 	struct walk *w;
-	struct fs_inode *dir;
+	char (*names)[FS_NAME_MAX];
+	uint8_t *lens;
+	size_t nr;
 };
 
 static int each_entry(void *arg, const struct fs_dirent *de)
 {
 	struct listing *l = arg;
-	struct fs_inode *in;
 
 	if (!l->w->entries_left)
 		return 1;
 	l->w->entries_left--;
-	if (!de->name_len || memchr(de->name, '/', de->name_len))
+	if (!de->name_len || de->name_len > FS_NAME_MAX || memchr(de->name, '/', de->name_len))
 		abort();
-	in = fs_lookup(l->dir, de->name, de->name_len);
+	memcpy(l->names[l->nr], de->name, de->name_len);
+	l->lens[l->nr++] = (uint8_t)de->name_len;
+	return 0;
+}
+
+static void visit_entry(struct walk *w, struct fs_inode *dir, const char *name, size_t len)
+{
+	struct fs_inode *in = fs_lookup(dir, name, len);
+
 	if (IS_ERR(in))
-		return 0;
-	if (l->w->depth < MAX_DEPTH && de->name[0] != '.') {
-		l->w->depth++;
-		visit(l->w, in);
-		l->w->depth--;
+		return;
+	if (w->depth < MAX_DEPTH && name[0] != '.') {
+		w->depth++;
+		visit(w, in);
+		w->depth--;
 	}
 	fs_inode_put(in);
-	return 0;
+}
+
+/* List @dir from @cookie on, then look up and visit what it lists. */
+static void list_and_visit(struct walk *w, struct fs_inode *dir, uint64_t cookie)
+{
+	struct listing l = {
+		.w = w,
+		.names = calloc(w->entries_left + 1, FS_NAME_MAX),
+		.lens = calloc(w->entries_left + 1, 1),
+	};
+
+	if (!l.names || !l.lens)
+		die("memory");
+	(void)!fs_readdir(dir, &cookie, each_entry, &l);
+	for (size_t i = 0; i < l.nr; i++)
+		visit_entry(w, dir, l.names[i], l.lens[i]);
+	free(l.names);
+	free(l.lens);
 }
 
 static void read_some(struct fs_inode *in, uint64_t size)
@@ -249,10 +279,8 @@ static void look_up(struct fs_inode *dir, const char *name)
 
 static void visit(struct walk *w, struct fs_inode *in)
 {
-	struct listing l = { .w = w, .dir = in };
 	char target[FS_PATH_MAX];
 	struct fs_stat st;
-	uint64_t cookie = 0;
 	size_t len;
 
 	fs_inode_stat(in, &st);
@@ -265,11 +293,10 @@ static void visit(struct walk *w, struct fs_inode *in)
 			abort();
 		break;
 	case S_IFDIR:
-		(void)!fs_readdir(in, &cookie, each_entry, &l);
+		list_and_visit(w, in, 0);
 		look_up(in, "no such name");
 		look_up(in, "..");
-		cookie = 77; /* in the middle of an entry */
-		(void)!fs_readdir(in, &cookie, each_entry, &l);
+		list_and_visit(w, in, 77); /* in the middle of an entry */
 		break;
 	}
 }

@@ -5,8 +5,8 @@
 usage: run.py --seconds N --filter GLOB --corpus DIR --work DIR PROGRAM[:MAX-LEN]...
 
 First every input of the stored corpus is run once (so that old findings stay fixed), then the
-fuzzer searches from there. A finding is left in WORK/<name>/findings and printed with the command
-that repeats it.
+fuzzer searches from there. A folder of the corpus that no fuzzer reads is an error. A finding is
+left in WORK/<name>/findings and printed with the command that repeats it.
 """
 
 import argparse
@@ -78,6 +78,13 @@ def main():
             chosen.append((pathlib.Path(path), int(max_len or 4096)))
     if not chosen:
         print(f"fuzz: nothing matches '{args.filter}'", file=sys.stderr)
+        return 1
+
+    programs = [pathlib.Path(spec.partition(":")[0]).name for spec in args.programs]
+    known = {name.removesuffix("_fuzz") for name in programs}
+    strange = sorted(d.name for d in args.corpus.iterdir() if d.name not in known)
+    if strange:
+        print(f"fuzz: no fuzzer reads from corpus/: {', '.join(strange)}", file=sys.stderr)
         return 1
 
     passed = 0

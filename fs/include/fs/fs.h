@@ -143,7 +143,8 @@ static inline struct fs_inode *fs_lookup(struct fs_inode *dir, const char *name,
 
 /*
  * Call @fill for the entries of @dir from *@cookie on (0: the first) and leave in *@cookie where
- * to go on.  Returns 0, also at the end, or -errno.
+ * to go on.  Returns 0, also at the end, or -errno.  The directory is locked meanwhile: @fill calls
+ * no function of this file system.
  */
 static inline int __must_check fs_readdir(struct fs_inode *dir, uint64_t *cookie, fs_fill_fn fill,
 					  void *arg)
