@@ -3,9 +3,11 @@
  * AF_UNIX beyond what a guest program can show: connections that race with the end of a listener,
  * descriptors on their way, cycles of them, and that nothing is left behind.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include <abi/poll.h>
+#include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <processor/socket/cmsg.h>
@@ -224,11 +226,107 @@ static void control_data_is_checked(struct ktest *t)
 	}
 }
 
+/* --- datagram sockets that several threads connect ----------------------------------- */
+
+#define NR_RECEIVERS 3
+#define NR_ROUNDS    200
+
+static struct file *caller;
+static unsigned int nr_ready; /* atomic: threads that are about to begin */
+static const char *const receivers[NR_RECEIVERS] = { "r0", "r1", "r2" };
+
+static void connect_thrice(void *arg)
+{
+	const struct sock_addr name = fake_name(arg);
+	struct socket *s = socket_of(caller);
+
+	fake_task(1);
+	__atomic_add_fetch(&nr_ready, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(&nr_ready, __ATOMIC_ACQUIRE) < NR_RECEIVERS)
+		thread_yield();
+	for (int i = 0; i < 3; i++) {
+		if (s->ops->connect(s, &name, true))
+			abort();
+	}
+}
+
+/* How often @s is in the list of senders of @to. */
+static unsigned int times_listed(struct socket *to, const struct socket *s)
+{
+	const struct socket *sender;
+	unsigned int nr = 0;
+
+	spin_lock(&to->lock);
+	list_for_each_entry(sender, &to->senders, sender_link)
+		nr += sender == s;
+	spin_unlock(&to->lock);
+	return nr;
+}
+
+static void connect_at_once(void)
+{
+	struct thread *threads[NR_RECEIVERS];
+
+	nr_ready = 0;
+	for (int i = 0; i < NR_RECEIVERS; i++) {
+		threads[i] =
+			thread_create("caller", connect_thrice, (void *)(uintptr_t)receivers[i]);
+		if (IS_ERR(threads[i]))
+			abort();
+	}
+	for (int i = 0; i < NR_RECEIVERS; i++)
+		thread_join(threads[i]);
+}
+
+/* Each peer's list has a lock of its own; a socket is in the list of its peer, and in no other. */
+static void a_sender_is_in_one_list(struct ktest *t)
+{
+	struct file *r[NR_RECEIVERS];
+	struct socket *s;
+
+	begin();
+	caller = fake_socket(SOCK_DGRAM);
+	s = socket_of(caller);
+	for (int i = 0; i < NR_RECEIVERS; i++) {
+		const struct sock_addr name = fake_name(receivers[i]);
+
+		r[i] = fake_socket(SOCK_DGRAM);
+		ASSERT_EQ(t, socket_of(r[i])->ops->bind(socket_of(r[i]), &name), 0);
+	}
+	for (int n = 0; n < NR_ROUNDS; n++) {
+		connect_at_once();
+		for (int i = 0; i < NR_RECEIVERS; i++)
+			ASSERT_EQ(t, times_listed(socket_of(r[i]), s), s->peer == socket_of(r[i]));
+	}
+	file_put(caller);
+	for (int i = 0; i < NR_RECEIVERS; i++)
+		file_put(r[i]);
+}
+
+/* A datagram to a receiver that is gone ends that connection, and not one made meanwhile. */
+static void a_dead_peer_is_left(struct ktest *t)
+{
+	const struct sock_addr name = fake_name("gone");
+	struct file *r = fake_socket(SOCK_DGRAM);
+	struct socket *s;
+
+	begin();
+	caller = fake_socket(SOCK_DGRAM);
+	s = socket_of(caller);
+	ASSERT_EQ(t, socket_of(r)->ops->bind(socket_of(r), &name), 0);
+	ASSERT_EQ(t, s->ops->connect(s, &name, true), 0);
+	file_put(r);
+	EXPECT_EQ(t, fake_send(caller, "x", 1, MSG_DONTWAIT), -ECONNREFUSED);
+	EXPECT_EQ(t, fake_send(caller, "x", 1, MSG_DONTWAIT), -ENOTCONN);
+	file_put(caller);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(a_cycle_is_collected),       KTEST(a_cycle_of_two_is_collected),
 	KTEST(what_is_reachable_stays),    KTEST(a_long_chain_is_closed),
 	KTEST(a_backlog_with_descriptors), KTEST(a_backlog_is_full),
-	KTEST(control_data_is_checked),    { 0 },
+	KTEST(control_data_is_checked),    KTEST(a_sender_is_in_one_list),
+	KTEST(a_dead_peer_is_left),        { 0 },
 };
 static const struct ktest_suite suite = { .name = "socket.unix", .cases = cases };
 KTEST_SUITE(suite);

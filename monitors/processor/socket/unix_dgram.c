@@ -6,6 +6,9 @@
  *		receiver that is not connected to the sender takes DGRAM_QUEUE messages; a sender
  *		beyond that waits for room. A pollable sender is in its peer's list of senders, and
  *		is woken when the peer's queue stops being full.
+ * Locking:	unix_socket.peer_lock, then a socket's lock. The first keeps calls that connect one
+ *		socket apart: sender_link lies in the list of one peer at a time, and each of them
+ *		has another lock. It is not held over copies.
  */
 #include <abi/poll.h>
 #include <kernel/panic.h>
@@ -48,11 +51,19 @@ static void leave_peer(struct socket *s, struct socket *peer)
 	socket_put(peer);
 }
 
-/* Replace the peer of @s; NULL: it is not connected. A sender to @s may have to look again. */
-static void set_peer(struct socket *s, struct socket *peer)
+/*
+ * Replace the peer of @s; NULL: it is not connected. @only: nothing is done if the peer is another
+ * one (meanwhile). A sender to @s may have to look again.
+ */
+static void set_peer(struct socket *s, struct socket *peer, const struct socket *only)
 {
 	struct socket *old;
 
+	mutex_lock(&unix_of(s)->peer_lock);
+	if (only && READ_ONCE(s->peer) != only) {
+		mutex_unlock(&unix_of(s)->peer_lock);
+		return;
+	}
 	if (peer)
 		socket_get(peer);
 	spin_lock(&s->lock);
@@ -64,10 +75,11 @@ static void set_peer(struct socket *s, struct socket *peer)
 		leave_peer(s, old);
 	if (peer) {
 		spin_lock(&peer->lock);
-		if (!peer->dead && list_empty(&s->sender_link) && s->peer == peer)
+		if (!peer->dead && list_empty(&s->sender_link))
 			list_add_tail(&s->sender_link, &peer->senders);
 		spin_unlock(&peer->lock);
 	}
+	mutex_unlock(&unix_of(s)->peer_lock);
 	socket_wake(&s->room_wait);
 	/* As Linux: what an earlier peer has sent is not read any more. */
 	if (old && old != peer && !mutex_lock_killable(&s->recv_lock)) {
@@ -88,13 +100,19 @@ static void wake_senders(struct socket *s)
 	spin_unlock(&s->lock);
 }
 
+static int dgram_init(struct socket *s)
+{
+	mutex_init(&unix_of(s)->peer_lock, "socket peer", RANK_PIPE);
+	return 0;
+}
+
 static int dgram_connect(struct socket *s, const struct sock_addr *addr, bool nonblock)
 {
 	struct socket *to;
 	int err;
 
 	if (addr->len >= sizeof(addr->family) && addr->family == AF_UNSPEC) {
-		set_peer(s, NULL);
+		set_peer(s, NULL, NULL);
 		return 0;
 	}
 	err = unix_check_addr(addr);
@@ -106,7 +124,7 @@ static int dgram_connect(struct socket *s, const struct sock_addr *addr, bool no
 	if (IS_ERR(to))
 		return PTR_ERR(to);
 	if (may_send_to(s, to))
-		set_peer(s, to);
+		set_peer(s, to, NULL);
 	else
 		err = -EPERM;
 	socket_put(to);
@@ -133,7 +151,7 @@ static int check_receiver(struct socket *s, struct socket *to, bool by_name)
 		return -EPERM;
 	if (READ_ONCE(to->dead)) {
 		if (!by_name && s->type == SOCK_DGRAM)
-			set_peer(s, NULL);
+			set_peer(s, NULL, to);
 		return s->type == SOCK_DGRAM ? -ECONNREFUSED : -EPIPE;
 	}
 	if (READ_ONCE(to->shut) & SOCKET_SHUT_RD)
@@ -316,6 +334,7 @@ static void dgram_release(struct socket *s)
 const struct socket_ops unix_dgram_ops = {
 	.name = "unix-dgram",
 	.size = sizeof(struct unix_socket),
+	.init = dgram_init,
 	.bind = unix_bind,
 	.connect = dgram_connect,
 	.sendmsg = unix_send_message,

@@ -23,6 +23,8 @@ struct unix_socket {
 	struct socket s;
 	struct unix_name *name; /* atomic: set once */
 	bool naming;            /* table lock: a call is about to set it */
+	/* Datagrams (RANK_PIPE): one call at a time changes the peer, and whose sender this is. */
+	struct mutex peer_lock;
 };
 
 static inline struct unix_socket *unix_of(struct socket *s)
