@@ -62,8 +62,7 @@ static void run(struct blk_batch *b)
 		return;
 	completion_init(&b->done);
 	atomic_set(&b->pending, (int)nr + 1);
-	for (unsigned int i = 0; i < nr; i++)
-		blk_submit(b->bd, &b->reqs[i]);
+	blk_submit_many(b->bd, b->reqs, nr);
 	if (!atomic_dec_and_test(&b->pending))
 		completion_wait(&b->done);
 	b->nr_reqs = 0;

@@ -5,8 +5,12 @@
  * Context:	as in <drivers/blkdev.h>.
  * Locking:	registry.lock (RANK_SPIN_DRIVER) guards the list; devices are const.
  */
+#define PR_FMT "blk: "
+
 #include <drivers/blkdev.h>
 
+#include <kernel/panic.h>
+#include <kernel/printk.h>
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
 #include <lib/errno.h>
@@ -43,13 +47,17 @@ int blkdev_register(struct blkdev *bd)
 {
 	int err = 0;
 
-	if (!bd->ops || !bd->ops->submit || !bd->max_segs || !block_size_ok(bd->block_size))
+	if (bd->disk ? bd->disk->disk != NULL : !bd->ops || !bd->ops->submit)
+		return -EINVAL;
+	if (!bd->max_segs || !block_size_ok(bd->block_size))
 		return -EINVAL;
 	if (bd->max_seg_len < bd->block_size || bd->max_seg_len % bd->block_size)
 		return -EINVAL;
 	if (!bd->name[0] || strnlen(bd->name, sizeof(bd->name)) == sizeof(bd->name))
 		return -EINVAL;
 	if (bd->nr_sectors > UINT64_MAX >> BLK_SECTOR_SHIFT)
+		return -EINVAL;
+	if (MAX(bd->max_discard, bd->max_zero) > UINT64_MAX >> BLK_SECTOR_SHIFT)
 		return -EINVAL;
 
 	spin_lock(&registry.lock);
@@ -86,23 +94,15 @@ uint64_t blk_req_len(const struct blk_req *req)
 {
 	uint64_t len = 0;
 
+	if (req->op == BLK_DISCARD || req->op == BLK_ZERO)
+		return req->nr_sectors << BLK_SECTOR_SHIFT;
 	for (unsigned int i = 0; i < req->nr_segs; i++)
 		len += req->segs[i].len;
 	return len;
 }
 
-/* Can this device do @req?  0 or -errno. */
-static int req_check(const struct blkdev *bd, const struct blk_req *req)
+static int segs_check(const struct blkdev *bd, const struct blk_req *req)
 {
-	const uint32_t per_block = bd->block_size >> BLK_SECTOR_SHIFT;
-	uint64_t nr;
-
-	if (req->op == BLK_FLUSH)
-		return req->nr_segs ? -EINVAL : 0;
-	if (req->op != BLK_READ && req->op != BLK_WRITE)
-		return -EINVAL;
-	if (req->op == BLK_WRITE && bd->read_only)
-		return -EROFS;
 	if (!req->nr_segs || req->nr_segs > bd->max_segs)
 		return -EINVAL;
 	for (unsigned int i = 0; i < req->nr_segs; i++) {
@@ -111,6 +111,40 @@ static int req_check(const struct blkdev *bd, const struct blk_req *req)
 		if (!len || len % bd->block_size || len > bd->max_seg_len)
 			return -EINVAL;
 	}
+	return 0;
+}
+
+/* Requests that name a range instead of memory. */
+static int range_check(const struct blkdev *bd, const struct blk_req *req)
+{
+	const uint64_t max = req->op == BLK_DISCARD ? bd->max_discard : bd->max_zero;
+
+	if (!max)
+		return -EOPNOTSUPP;
+	if (req->nr_segs || !req->nr_sectors || req->nr_sectors > max)
+		return -EINVAL;
+	return req->nr_sectors % (bd->block_size >> BLK_SECTOR_SHIFT) ? -EINVAL : 0;
+}
+
+/* Can this device do @req?  0 or -errno. */
+static int req_check(const struct blkdev *bd, const struct blk_req *req)
+{
+	const uint32_t per_block = bd->block_size >> BLK_SECTOR_SHIFT;
+	uint64_t nr;
+	int err;
+
+	if (req->op == BLK_FLUSH)
+		return req->nr_segs ? -EINVAL : 0;
+	if (req->op != BLK_READ && bd->read_only)
+		return -EROFS;
+	if (req->op == BLK_READ || req->op == BLK_WRITE)
+		err = segs_check(bd, req);
+	else if (req->op == BLK_DISCARD || req->op == BLK_ZERO)
+		err = range_check(bd, req);
+	else
+		err = -EINVAL;
+	if (err)
+		return err;
 	nr = blk_req_len(req) >> BLK_SECTOR_SHIFT;
 	if (req->sector % per_block)
 		return -EINVAL;
@@ -119,16 +153,78 @@ static int req_check(const struct blkdev *bd, const struct blk_req *req)
 	return 0;
 }
 
-void blk_submit(struct blkdev *bd, struct blk_req *req)
+static struct blkdev *disk_of(struct blkdev *bd)
+{
+	return bd->disk ? bd->disk : bd;
+}
+
+/* Check @req and say where on the disk it is; false: it is over. */
+static bool req_begin(struct blkdev *bd, struct blk_req *req)
 {
 	const int err = req_check(bd, req);
 
 	if (err) {
 		req->status = err;
 		req->done(req);
-		return;
+		return false;
 	}
-	bd->ops->submit(bd, req);
+	req->disk = disk_of(bd);
+	req->disk_sector = bd->first_sector + req->sector;
+	req->progress = (struct blk_progress){ 0 };
+	return true;
+}
+
+void blk_submit(struct blkdev *bd, struct blk_req *req)
+{
+	struct blkdev *disk = disk_of(bd);
+
+	if (req_begin(bd, req))
+		disk->ops->submit(disk, req);
+}
+
+void blk_submit_many(struct blkdev *bd, struct blk_req *reqs, unsigned int nr)
+{
+	struct blkdev *disk = disk_of(bd);
+	LIST_HEAD(good);
+
+	for (unsigned int i = 0; i < nr; i++) {
+		if (!disk->ops->submit_list)
+			blk_submit(bd, &reqs[i]);
+		else if (req_begin(bd, &reqs[i]))
+			list_add_tail(&reqs[i].link, &good);
+	}
+	if (!list_empty(&good))
+		disk->ops->submit_list(disk, &good);
+}
+
+static const char *op_name(enum blk_op op)
+{
+	switch (op) {
+	case BLK_READ:
+		return "read";
+	case BLK_WRITE:
+		return "write";
+	case BLK_FLUSH:
+		return "flush";
+	case BLK_DISCARD:
+		return "discard";
+	case BLK_ZERO:
+		return "zeroing";
+	}
+	return "request";
+}
+
+void blk_end(struct blk_req *req, int status)
+{
+	ASSERT(status <= 0);
+	/* A device may turn out not to discard; that is no failure of the disk. */
+	if (status && status != -EOPNOTSUPP)
+		pr_warn_ratelimited("%s: %s of %llu bytes at sector %llu failed (%d)\n",
+				    req->disk->name, op_name(req->op),
+				    (unsigned long long)blk_req_len(req),
+				    (unsigned long long)req->disk_sector, status);
+	req->status = status;
+	req->done(req);
 }
 
 static void sync_done(struct blk_req *req)
@@ -188,4 +284,36 @@ int blk_flush(struct blkdev *bd)
 	struct blk_req req = { .op = BLK_FLUSH };
 
 	return run_sync(bd, &req);
+}
+
+static int over_range(struct blkdev *bd, enum blk_op op, uint64_t sector, uint64_t nr_sectors,
+		      uint64_t max)
+{
+	const uint64_t step = ALIGN_DOWN(max, (uint64_t)(bd->block_size >> BLK_SECTOR_SHIFT));
+
+	if (!nr_sectors)
+		return -EINVAL;
+	if (!step)
+		return -EOPNOTSUPP;
+	while (nr_sectors) {
+		const uint64_t nr = MIN(nr_sectors, step);
+		struct blk_req req = { .op = op, .sector = sector, .nr_sectors = nr };
+		const int err = run_sync(bd, &req);
+
+		if (err)
+			return err;
+		sector += nr;
+		nr_sectors -= nr;
+	}
+	return 0;
+}
+
+int blk_discard(struct blkdev *bd, uint64_t sector, uint64_t nr_sectors)
+{
+	return over_range(bd, BLK_DISCARD, sector, nr_sectors, bd->max_discard);
+}
+
+int blk_zero(struct blkdev *bd, uint64_t sector, uint64_t nr_sectors)
+{
+	return over_range(bd, BLK_ZERO, sector, nr_sectors, bd->max_zero);
 }
