@@ -9,6 +9,7 @@
 
 #include <cluster/start.h>
 #include <drivers/blkdev.h>
+#include <drivers/partition.h>
 #include <kernel/bootparam.h>
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
@@ -23,10 +24,9 @@
 
 #include "storage.h"
 
-#define DEFAULT_DISK "vda"
-#define NO_DISK      "none"
+#define NO_DISK     "none"
 /* How long requests may take to end when the node is shut down. */
-#define SHUTDOWN_NS  (20 * NSEC_PER_SEC)
+#define SHUTDOWN_NS (20 * NSEC_PER_SEC)
 
 static const char *disk_name;
 static uint64_t cache_bytes = 8u << 20;
@@ -34,7 +34,10 @@ static uint64_t index_bytes = 4u << 20;
 static uint64_t buffer_bytes = 8u << 20;
 static uint32_t disk_wait_s = 10;
 static bool writable;
-BOOT_PARAM("disk", string, disk_name, "device with the file system; \"none\": serve no files");
+BOOT_PARAM(
+	"disk", string, disk_name,
+	"device with the file system, as vda, vda:2, vda:label=NAME, vda:uuid=UUID or vda:whole; "
+	"\"none\": serve no files");
 BOOT_PARAM("storage.cache", size, cache_bytes, "memory for blocks of metadata");
 BOOT_PARAM("storage.index", size, index_bytes, "memory for the path index");
 BOOT_PARAM("storage.buffers", size, buffer_bytes, "memory for reads in progress");
@@ -178,24 +181,56 @@ static const struct cluster_ops cluster_ops = {
 	.changed = view_changed,
 };
 
-/* The disk that was asked for, NULL if none is wanted; ERR_PTR if it is missing. */
+/* The first disk of either kind. */
+static struct blkdev *first_disk(void)
+{
+	struct blkdev *bd = blkdev_get("vda");
+
+	return bd ? bd : blkdev_get("nvme0n1");
+}
+
+/* The disk of disk=, before a colon; NULL and a line if there is none. */
+static struct blkdev *named_disk(const char *name, size_t len)
+{
+	char disk[BLKDEV_NAME_LEN];
+	struct blkdev *bd = NULL;
+
+	if (!len) {
+		bd = first_disk();
+	} else if (len < sizeof(disk)) {
+		memcpy(disk, name, len);
+		disk[len] = '\0';
+		bd = blkdev_wait(disk, time_after_ns(disk_wait_s * NSEC_PER_SEC));
+	}
+	if (!bd)
+		ctl_error("disk=%s: no such device came up within %u s", name, disk_wait_s);
+	return bd;
+}
+
+/* The disk or partition that was asked for, NULL if none is wanted; ERR_PTR if it is missing. */
 static struct blkdev *find_disk(void)
 {
+	const char *colon = disk_name ? strchr(disk_name, ':') : NULL;
 	struct blkdev *bd;
+	char why[200];
 
 	if (disk_name && !strcmp(disk_name, NO_DISK))
 		return NULL;
-	if (!disk_name) {
-		bd = blkdev_get(DEFAULT_DISK);
+	if (disk_name) {
+		bd = named_disk(disk_name, colon ? (size_t)(colon - disk_name) : strlen(disk_name));
 		if (!bd)
+			return ERR_PTR(-ENODEV);
+	} else {
+		bd = first_disk();
+		if (!bd) {
 			ctl_status("no disk: this node serves no files");
-		return bd;
+			return NULL;
+		}
 	}
-	bd = blkdev_wait(disk_name, time_after_ns(disk_wait_s * NSEC_PER_SEC));
-	if (bd)
-		return bd;
-	ctl_error("disk=%s: no such device came up within %u s", disk_name, disk_wait_s);
-	return ERR_PTR(-ENODEV);
+	bd = partition_open(bd, colon ? colon + 1 : "", why, sizeof(why));
+	if (IS_ERR(bd))
+		ctl_error("%s", why);
+	return bd;
 }
 
 /* By what the RPC layer knows before gone() and until joined() of the next one, or after it. */

@@ -7,3 +7,7 @@ virtio-objs := $(addprefix drivers/,virtio/virtq.o virtio/virtq_test.o block/vir
 prog-y += netdev
 netdev-objs := $(addprefix drivers/,net/netdev.o net/virtio_net_decode.o net/virtio_net_queue.o \
 	net/virtio_net_test.o virtio/virtq.o) test/host/vnet_test.o
+# Partitions.
+prog-y += block
+block-objs := $(addprefix drivers/block/,blkbatch.o blkdev.o gpt.o gpt_image_test.o gpt_test.o \
+	partition.o)
