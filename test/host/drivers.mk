@@ -7,6 +7,10 @@ virtio-objs := $(addprefix drivers/,virtio/virtq.o virtio/virtq_test.o block/vir
 prog-y += netdev
 netdev-objs := $(addprefix drivers/,net/netdev.o net/virtio_net_decode.o net/virtio_net_queue.o \
 	net/virtio_net_test.o virtio/virtq.o) test/host/vnet_test.o
+# NVMe: the driver, all but its PCI part, against a controller that is part of the test.
+prog-y += nvme
+nvme-objs := $(addprefix drivers/block/,blkbatch.o blkdev.o nvme_ctrl.o nvme_decode.o nvme_io.o \
+	nvme_queue.o nvme_rescue.o nvme_test.o) test/host/nvme_fake.o test/host/nvme_test.o
 # Partitions.
 prog-y += block
 block-objs := $(addprefix drivers/block/,blkbatch.o blkdev.o gpt.o gpt_image_test.o gpt_test.o \
