@@ -115,14 +115,18 @@ def test_no_disk():
         assert err.value.errno == errno.ENODEV
 
 
-def test_a_bad_sector(mkimage, tree):
+@pytest.mark.parametrize("device, counter, name", [
+    ("virtio-blk-pci,disable-legacy=on", "virtio-blk.errors", "vda"),
+    ("nvme,serial=bad", "nvme.errors", "nvme0n1"),
+])  # fmt: skip
+def test_a_bad_sector(mkimage, tree, device, counter, name):
     image = mkimage("-t ext4 -b 4096")
     block = int(tool("debugfs", "-R", "bmap /sizes/f300001 20", str(image)))
     disk = ["-blockdev", "driver=raw,node-name=disk0,file.driver=blkdebug,file.image.driver=file,"
             f"file.image.filename={image},file.inject-error.0.event=read_aio,"
             f"file.inject-error.0.errno=5,file.inject-error.0.sector={block * 8}",
-            "-device", "virtio-blk-pci,disable-legacy=on,drive=disk0"]  # fmt: skip
-    with StorageNode("bad-sector", disk) as node:
+            "-device", f"{device},drive=disk0"]  # fmt: skip
+    with StorageNode(f"bad-sector-{name}", disk) as node:
         node.wait(Type.READY)
         for _ in range(2):
             with pytest.raises(OSError) as err:
@@ -130,7 +134,9 @@ def test_a_bad_sector(mkimage, tree):
             assert err.value.errno == errno.EIO
         data = (tree / "sizes" / "f65535").read_bytes()
         assert node.debug("crc /sizes/f65535") == f"{zlib.crc32(data):08x} 65535"
-        assert node.stats()["virtio-blk.errors"] >= 2
+        assert node.stats()[counter] >= 2
+        lines = [line for line in node.log_text().splitlines() if f"{name}: read of" in line]
+        assert lines and all("failed (-5)" in line for line in lines)
 
 
 def test_a_disk_that_falls_silent(mkimage):

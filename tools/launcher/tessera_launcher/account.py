@@ -31,7 +31,7 @@ def size(value: float) -> str:
     return ""
 
 
-# (counter, how to show it, what to say), by role; a counter that a node does not have is left out.
+# (counters to add up, how to show them, what to say), by role; a node may not have some.
 LINES = {
     "processor": [
         ("syscall.count", count, "system calls"),
@@ -52,8 +52,8 @@ LINES = {
     "storage": [
         ("storage.lookups", count, "paths resolved"),
         ("storage.pages_sent", count, "file pages sent to memory nodes"),
-        ("virtio-blk.requests", count, "disk reads"),
-        ("virtio-blk.bytes", size, "read from disk"),
+        ("virtio-blk.requests+nvme.requests", count, "disk reads"),
+        ("virtio-blk.bytes+nvme.bytes", size, "read from disk"),
     ],
 }
 
@@ -67,7 +67,11 @@ def describe(roles: Iterable[tuple[str, str]], stats: dict[str, dict | None]) ->
             out.append("    gave no counters")
             continue
         counters = flatten(stats[name].get("counters", stats[name]))
-        rows = [(form(counters[key]), what) for key, form, what in LINES[role] if key in counters]
+        rows = [
+            (form(sum(counters.get(part, 0) for part in key.split("+"))), what)
+            for key, form, what in LINES[role]
+            if key.split("+")[0] in counters
+        ]
         width = max((len(value) for value, _ in rows), default=0)
         out += [f"    {value:>{width}}  {what}" for value, what in rows]
     return "\n".join(out)
