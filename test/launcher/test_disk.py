@@ -11,7 +11,7 @@ import zlib
 
 import pytest
 from conftest import fakes_of
-from tessera_launcher import bootparams, disk, host
+from tessera_launcher import bootparams, disk, host, plan
 from tessera_launcher.errors import LaunchError
 from tessera_launcher.options import parse_run
 
@@ -234,3 +234,37 @@ def test_damaged_qcow2_is_an_error_of_one_line(tmp_path):
             assert "\n" not in str(err)
         finally:
             os.close(fd)
+
+
+def test_the_disk_may_be_nvme(launcher, image, tmp_path):
+    for args, device in (([], "virtio-blk-pci,disable-legacy=on"),
+                         (["--disk-driver", "virtio"], "virtio-blk-pci,disable-legacy=on"),
+                         (["--disk-driver", "nvme"], "nvme,serial=tessera-root")):  # fmt: skip
+        done = launcher.run("--dry-run", *args, "--disk", image, "/bin/true")
+        assert f"-device {device},drive=disk0" in done.stdout.decode(), done
+    assert "floppy" in refused(launcher, "--disk-driver", "floppy", "--disk", image)
+    known = {plan.WRITABLE: None}
+    with pytest.raises(LaunchError, match="has no driver$"):
+        host.Host(parse_run(["--disk-driver", "nvme", "p"]))._choose_disk("/r", known)
+    side = host.Host(parse_run(["--disk-driver", "nvme", "p"]))
+    assert side._choose_disk("/r", {**known, plan.NVME: None}).driver == "nvme"
+
+
+def test_a_table_of_partitions_is_for_the_node(image, tmp_path):
+    """What lies in them is not looked at here; --output has to, and does not go with it."""
+    disk_image = tmp_path / "gpt.img"
+    mbr = bytearray(1 << 20)
+    mbr[510:512] = b"\x55\xaa"
+    for entry in range(4):
+        mbr[450:512:16] = bytes(4)
+        mbr[450 + 16 * entry] = 0xEE
+        disk_image.write_bytes(mbr)
+        with disk.Held(str(disk_image), writable=False) as held:
+            assert held.require_ext4(partitions=True) == disk.RAW
+            with pytest.raises(LaunchError, match="is not an image of an ext4"):
+                held.require_ext4()
+    mbr[511] = 0
+    disk_image.write_bytes(mbr)
+    with disk.Held(str(disk_image), writable=False) as held:
+        with pytest.raises(LaunchError, match="is not an image of an ext4"):
+            held.require_ext4(partitions=True)

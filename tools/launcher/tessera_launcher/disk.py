@@ -26,6 +26,7 @@ QEMU_LOCKS, QEMU_LOCK_BYTES = 100, 200  # of QEMU's file driver, two groups of 6
 QEMU_WRITES = QEMU_LOCKS + 1  # held by whoever writes
 OUR_LOCK = 1 << 40  # far behind QEMU's
 SUPERBLOCK, EXT4_MAGIC_AT, EXT4_MAGIC = 1024, 56, 0xEF53
+MBR_SIZE, MBR_TYPES, GPT_TYPE = 512, 450, 0xEE  # the type of the first of four entries
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock on x86-64
 _LARGEST_TABLE = 32 << 20  # QEMU's own limit for the first table of a qcow2 image
 
@@ -37,6 +38,13 @@ class Disk:
     path: str
     format: str = RAW
     writable: bool = False
+    driver: str = "virtio"
+
+
+def _is_protective(mbr: bytes) -> bool:
+    """Does the first block of a disk say that there is a GPT?"""
+    types = mbr[MBR_TYPES : MBR_TYPES + 64 : 16]
+    return len(mbr) == MBR_SIZE and mbr[-2:] == b"\x55\xaa" and GPT_TYPE in types
 
 
 def _ofd(fd: int, command: int, kind: int, start: int, length: int) -> int:
@@ -98,11 +106,15 @@ class Held:
     def format(self) -> str:
         return QCOW2 if os.pread(self.fd, 4, 0) == Qcow2.MAGIC else RAW
 
-    def require_ext4(self) -> str:
-        """The image's format, if it has a file system that a storage node can mount."""
+    def require_ext4(self, partitions: bool = False) -> str:
+        """The image's format, if it has a file system that a storage node can mount, or (with
+        @partitions) a table of partitions, among which the node then looks for one.
+        """
         kind = self.format()
         read = Qcow2(self.fd, self.name).read if kind == QCOW2 else self._read
         magic = read(SUPERBLOCK + EXT4_MAGIC_AT, 2)
+        if partitions and _is_protective(read(0, MBR_SIZE)):
+            return kind
         if len(magic) != 2 or int.from_bytes(magic, "little") != EXT4_MAGIC:
             raise LaunchError(f"{self.name} is not an image of an ext4 file system")
         return kind

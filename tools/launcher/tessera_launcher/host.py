@@ -68,16 +68,21 @@ class Host:
         started for an image that cannot be used.
         """
         writes = known is None or plan.WRITABLE in known
+        driver = self.o.disk_driver
+        if driver == "nvme" and known is not None and plan.NVME not in known:
+            raise LaunchError("--disk-driver nvme: the storage kernel that is built has no driver")
         if not self.o.disk:
             if self.o.writable and not writes:
                 raise LaunchError("--writable: the storage kernel that is built cannot write files")
-            return Disk(os.path.join(run_dir, "root.img"), writable=self.o.writable)
+            root = os.path.join(run_dir, "root.img")
+            return Disk(root, writable=self.o.writable, driver=driver)
         path = os.path.abspath(self.o.disk)
         writable = writes and not self.o.read_only and _let_write(self.o)
         if self.held:
             self.held.close()
         self.held = Held(path, writable)
-        return Disk(path, self.held.require_ext4(), writable)
+        kind = self.held.require_ext4(partitions=not self.o.output)
+        return Disk(path, kind, writable, driver)
 
     def announce(self) -> None:
         """Says so when a file of the user is going to change."""

@@ -20,6 +20,7 @@ MAX_CPUS = 255  # of QEMU 7.2's pc machine
 MAX_NODES = 64
 MIN_INTERVAL, MAX_INTERVAL = 0.25, 3600.0  # of top; a younger look is shared (sampler.py)
 DEFAULT_NAME = "default"
+DISK_DRIVERS = ("virtio", "nvme")
 ANY4 = "0.0.0.0"
 
 
@@ -76,6 +77,7 @@ class Options:
     disk: str | None = None
     read_only: bool = False  # --disk: nothing is to change it
     writable: bool = False  # the root, when it is a copy of our own
+    disk_driver: str = DISK_DRIVERS[0]  # how the root's disk is attached
     volumes: list[tuple[str, str]] = field(default_factory=list)
     output: list[tuple[str, str]] = field(default_factory=list)  # run: guest's path, host's
     fabric: str = "auto"
@@ -230,6 +232,8 @@ def _add_program(p: argparse.ArgumentParser, command: str) -> None:
         g.add_argument(
             "--disk", metavar="IMAGE", help="PROGRAM is a path inside IMAGE, changed in place"
         )
+        g.add_argument("--disk-driver", choices=DISK_DRIVERS, default=DISK_DRIVERS[0],
+                       help="how the root's disk is attached")  # fmt: skip
         g.add_argument("--writable", action="store_true",
                        help="programs may change files; the changes are thrown away")
         g.add_argument("--volume", metavar="HOST:GUEST", action="append", default=[],
@@ -525,6 +529,7 @@ def _files_options(o: Options, ns: argparse.Namespace) -> None:
     if ns.disk and ns.writable:
         raise UsageError("--disk is changed in place: --writable is for a copy")
     o.rootfs, o.disk, o.writable = ns.rootfs, ns.disk, ns.writable
+    o.disk_driver = ns.disk_driver
     for text in ns.volume:
         host, sep, guest = text.rpartition(":")
         if not sep or not host or not guest.startswith("/"):

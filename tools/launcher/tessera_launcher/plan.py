@@ -33,6 +33,11 @@ KEY_FILE = "opt/tessera/cluster.key"  # in QEMU's fw_cfg
 SEED_FILE = "opt/tessera/seed"
 SEED_BYTES = 32
 WRITABLE = "storage.writable"  # a boot parameter
+NVME = "nvme.timeout"  # one that a kernel with the driver knows
+DISK_DEVICES = {
+    "virtio": "virtio-blk-pci,disable-legacy=on",
+    "nvme": "nvme,serial=tessera-root",
+}
 FIRST_PID = 2  # 1 is init, which every processor has
 
 
@@ -217,7 +222,7 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
         argv += [
             "-drive", f"if=none,id=disk0,format={disk.format},cache=writeback,"
                       f"readonly={'off' if disk.writable else 'on'},file={_path(disk.path)}",
-            "-device", "virtio-blk-pci,disable-legacy=on,drive=disk0",
+            "-device", f"{DISK_DEVICES[disk.driver]},drive=disk0",
         ]  # fmt: skip
     if node.net != "none":
         tap = node.net.removeprefix("tap:")
