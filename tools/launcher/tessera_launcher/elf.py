@@ -8,6 +8,7 @@ needs nothing: it is packed as it is, and the kernel says what it thinks of it.
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
 from collections.abc import Callable, Iterator
@@ -46,6 +47,7 @@ class Image:
     needed: list[str] = field(default_factory=list)
     rpath: list[str] = field(default_factory=list)
     runpath: list[str] = field(default_factory=list)
+    strings: bytes = b""  # the names of its symbols, among others
 
 
 def _read_at(f, offset: int, size: int) -> bytes:
@@ -65,7 +67,25 @@ def _string(table: bytes, offset: int) -> str:
 
 
 def read(path: str) -> Image:
-    """Read headers and the dynamic section; NotElf if they make no sense."""
+    """Read headers and the dynamic section; NotElf if they make no sense. Programs share libraries,
+    so what was read is remembered until the file changes; callers leave it as it is.
+    """
+    st = os.stat(path)
+    found = _read(path, st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns)
+    if isinstance(found, NotElf):
+        raise NotElf(*found.args)
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(path: str, *_stamp: int) -> Image | NotElf:
+    try:
+        return _read_now(path)
+    except NotElf as err:
+        return err
+
+
+def _read_now(path: str) -> Image:
     image = Image(path)
     try:
         with open(path, "rb") as f:
@@ -103,7 +123,7 @@ def _read_dynamic(f, phdrs: list[tuple], image: Image) -> None:
     if DT_STRTAB not in values or DT_STRSZ not in values:
         return
     offset = _file_offset(phdrs, values[DT_STRTAB])
-    strings = _read_at(f, offset, values[DT_STRSZ])
+    strings = image.strings = _read_at(f, offset, values[DT_STRSZ])
     origin = os.path.dirname(os.path.abspath(image.path))
     image.needed = [_string(strings, v) for t, v in tags if t == DT_NEEDED]
     for tag, out in ((DT_RPATH, image.rpath), (DT_RUNPATH, image.runpath)):
@@ -166,6 +186,9 @@ def read_ld_so_cache(data: bytes) -> dict[str, str]:
     return out
 
 
+_parsed_cache = functools.lru_cache(maxsize=2)(read_ld_so_cache)
+
+
 def _read_file(path: str) -> bytes:
     try:
         with open(path, "rb") as f:
@@ -210,7 +233,7 @@ class Finder:
 
     def _find_glibc(self, name: str) -> str | None:
         if self._cache is None:
-            self._cache = read_ld_so_cache(_read_file(LD_SO_CACHE))
+            self._cache = _parsed_cache(_read_file(LD_SO_CACHE))
         path = self._cache.get(name)
         if path and self._fits(path):
             if os.path.dirname(path) not in GLIBC_DIRS and LD_SO_CACHE not in self.extra:

@@ -9,11 +9,12 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from . import elf
+from . import elf, packing, treepath
 from .errors import LaunchError
 
 BLOCK = 4096
 INODE_SIZE = 256
+LAYOUT = 1  # raised when images of the same tree come out differently
 WRITABLE_ROOM = 2 << 30  # bytes for what programs write
 WRITABLE_INODES = 131072
 MAX_LINKS = 40
@@ -51,10 +52,16 @@ class Tree:
             else:
                 self.files[here] = here
 
-    def add_program(self, path: str, library_path: list[str] | None = None) -> None:
-        self.add_host_path(path)
-        for needed in elf.closure(path, library_path):
-            self.add_host_path(needed)
+    def add_program(self, path: str, library_path: list[str] | None = None,
+                    named: bool = True) -> None:  # fmt: skip
+        """Pack a program, what it needs, and, of a script, the programs that run it. Not @named: it
+        only comes along.
+        """
+        for program in (path, *packing.interpreters(path)):
+            self.add_host_path(program)
+            libraries = elf.closure(program, library_path)
+            for needed in (*libraries, *packing.loaded_later(program, libraries, named)):
+                self.add_host_path(needed)
 
     def add_volume(self, host: str, guest: str) -> None:
         """Pack a host file or directory under another path."""
@@ -85,16 +92,30 @@ class Tree:
         """Write the tree under the directory @where."""
         for path in sorted(self.dirs | set(SKELETON)):
             if path not in self.links:
-                os.makedirs(where + path, exist_ok=True)
-        os.chmod(where + "/tmp", 0o1777)
+                _make_dir(where, path)
+        if not os.path.islink(where + "/tmp"):
+            os.chmod(where + "/tmp", 0o1777)
         for path, target in sorted(self.links.items()):
-            os.makedirs(os.path.dirname(where + path), exist_ok=True)
-            if not os.path.lexists(where + path):
-                os.symlink(target, where + path)
+            here = treepath.place(where, path)
+            if not os.path.lexists(here):
+                os.symlink(target, here)
         for path, host in sorted(self.files.items()):
-            os.makedirs(os.path.dirname(where + path), exist_ok=True)
-            shutil.copyfile(host, where + path)
-            shutil.copystat(host, where + path)
+            here = treepath.place(where, path)
+            if os.path.lexists(here):  # of the tree beneath: a link would be followed
+                os.unlink(here)
+            shutil.copyfile(host, here)
+            shutil.copystat(host, here)
+
+
+def _make_dir(where: str, path: str) -> None:
+    """Unless it is there, if only by a link inside the tree."""
+    here = treepath.place(where, path)
+    if os.path.lexists(here):
+        found = treepath.resolve(where, path)
+        if found is None or not os.path.isdir(found):
+            raise LaunchError(f"{path}: is no directory of the tree")
+    else:
+        os.mkdir(here)
 
 
 def _without_dots(parts: list[str]) -> list[str]:

@@ -16,6 +16,7 @@ PACKAGES = {
     "mke2fs": "e2fsprogs",
     "debugfs": "e2fsprogs",
     "e2fsck": "e2fsprogs",
+    "zstd": "zstd",
     "make": "make",
     "gcc": "gcc",
     "musl-gcc": "musl-tools",
