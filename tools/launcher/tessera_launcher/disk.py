@@ -131,8 +131,11 @@ class Qcow2:
     _DIRTY = 1  # its reference counts are old: of no concern to a reader
     _ZERO, _COMPRESSED, _OFFSET = 1, 1 << 62, 0x00FFFFFFFFFFFE00
 
-    def __init__(self, fd: int, name: str):
-        self._fd, self._name = fd, name
+    def __init__(self, fd: int, name: str, over: bool = False):
+        """@over: a layer of ours over another image. read_cluster() answers None for what is not
+        in it, and zeroes for what has become zeroes.
+        """
+        self._fd, self._name, self._over = fd, name, over
         self._tables: dict[int, tuple[int, ...]] = {}
         header = os.pread(fd, 104, 0)
         if len(header) < self._HEADER.size:
@@ -141,7 +144,7 @@ class Qcow2:
          *_) = self._HEADER.unpack_from(header)  # fmt: skip
         if magic != self.MAGIC or version not in (2, 3):
             raise LaunchError(f"{name} is not a qcow2 image of version 2 or 3")
-        if backing or crypt:
+        if (backing and not over) or crypt:
             raise LaunchError(f"{name} needs {'another image' if backing else 'a password'}: "
                               "a qcow2 image has to stand alone")  # fmt: skip
         features = int.from_bytes(header[72:80], "big") if version == 3 else 0
@@ -178,6 +181,8 @@ class Qcow2:
     def read_cluster(self, index: int) -> bytes | None:
         """A cluster's contents, or None: zeroes."""
         entry = self._entry(index)
+        if self._over and entry & self._ZERO:
+            return bytes(self.cluster)
         if entry & self._COMPRESSED:
             return self._compressed(entry & (self._COMPRESSED - 1))
         at = entry & self._OFFSET

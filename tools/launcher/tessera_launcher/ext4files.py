@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 
 from . import packages
-from .disk import QCOW2, Held, Qcow2
+from .disk import QCOW2, RAW, Held, Qcow2
 from .errors import LaunchError, one_line
 
 _HARMLESS = re.compile(r"debugfs \d|.* while changing ownership of ")
@@ -33,10 +33,21 @@ def _guest(path: str) -> str:
     return "/" + posixpath.normpath("/" + path).lstrip("/")
 
 
+class Plain:
+    """A raw image that nobody else knows, by its descriptor."""
+
+    def __init__(self, fd: int, name: str):
+        self.fd, self.name, self.path = fd, name, name
+        self.file = ""  # where it lies, if that is of interest
+
+    def require_ext4(self) -> str:
+        return RAW
+
+
 class Files:
     """The files of an image; close() it, or use it as a context."""
 
-    def __init__(self, held: Held):
+    def __init__(self, held: Held | Plain):
         self._held = held
         self._copy: tempfile._TemporaryFileWrapper | None = None
         self._fd = held.fd
@@ -96,6 +107,13 @@ class Files:
             raise
         return found[1] if found else "unknown"
 
+    def read(self, path: str) -> str:
+        """The text of a small file; "" if there is none."""
+        path = _guest(path)
+        if self.kind(path) not in ("regular", "symlink"):
+            return ""
+        return self._debugfs(f"cat {quoted(path)}")
+
     def copy_out(self, path: str, target: str) -> None:
         """A file, link or directory of the image, as @target; what is there is overwritten, file by
         file. Owners, devices, FIFOs and sockets stay behind, and so do set-id bits.
@@ -107,7 +125,7 @@ class Files:
         try:
             with tempfile.TemporaryDirectory(prefix=".tessera-", dir=os.path.dirname(target)) as d:
                 self._debugfs(f"rdump {quoted(path)} {quoted(d)}")
-                _merge(os.path.join(d, posixpath.basename(path)), target)
+                merge(os.path.join(d, posixpath.basename(path)), target)
         except OSError as err:
             where = one_line(err.filename2 or err.filename or target)
             raise LaunchError(f"{where}: {err.strerror}") from None
@@ -157,7 +175,7 @@ def _to_raw(source: Qcow2, fd: int) -> None:
             os.pwrite(fd, data[: source.size - i * source.cluster], i * source.cluster)
 
 
-def _merge(made: str, target: str) -> None:
+def merge(made: str, target: str) -> None:
     """Move @made to @target. A directory there keeps what @made does not have; a link there is
     replaced, never followed.
     """
@@ -177,7 +195,7 @@ def _merge(made: str, target: str) -> None:
         if not stat.S_ISDIR(os.lstat(target).st_mode):
             raise
     for name in sorted(os.listdir(made)):
-        _merge(os.path.join(made, name), os.path.join(target, name))
+        merge(os.path.join(made, name), os.path.join(target, name))
     if new:
         os.chmod(target, st.st_mode & 0o777)
 
