@@ -9,8 +9,23 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text).strip()
 
 
+def escaped(text: str) -> str:
+    """As one_line(), but what is left out can be seen: \\n, \\x1b."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text
+    )
+
+
 class LaunchError(Exception):
     """Tessera (or the launcher) failed: one line for the user, exit status 125."""
+
+
+class Interrupted(BaseException):
+    """A signal that ends the launcher itself."""
+
+    def __init__(self, signo: int):
+        super().__init__(signo)
+        self.signo = signo
 
 
 class UsageError(LaunchError):
