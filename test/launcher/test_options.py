@@ -63,7 +63,7 @@ def test_program_and_its_own_options_are_left_alone():
     (["--rootfs", "/", "--disk", "/x", "p"], "exclude"),
     (["--disk", "/etc/passwd", "--writable", "p"], "changed in place"),
     (["--sweep", "50", "--writable", "p"], "does not go with --writable"),
-    (["--output", "/x:y", "p"], "for --disk or --writable"),
+    (["--output", "/x:y", "p"], "for --disk, --rootfs"),
     (["--writable", "--output", "x:y", "p"], "/GUEST:HOST"),
     (["--writable", "--output", "/x:", "p"], "/GUEST:HOST"),
     (["--writable", "--output", "/x:/nonexistent/y", "p"], "in no directory"),

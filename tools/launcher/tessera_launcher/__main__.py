@@ -3,10 +3,11 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable
 
-from .errors import LaunchError, UsageError
+from .errors import Interrupted, LaunchError, UsageError
 from .options import help_text, parse_exec, parse_run, parse_up, warn
 
 USAGE = """\
@@ -19,6 +20,8 @@ commands:
   ps      show the clusters that are up, their nodes and programs
   top     show what the nodes of a cluster that is up do now
   down    end a cluster that is up
+  images  show or remove the root file systems that are kept
+  doctor  check this host, and say what works on it
   fsck    check an ext4 image, and repair it
   cp      copy files into or out of an ext4 image
 
@@ -135,13 +138,29 @@ def _cp(argv: list[str]) -> int:
     return ext4files.copy(*ns.words)
 
 
+def _doctor(argv: list[str]) -> int:
+    if argv:
+        raise UsageError("doctor takes no options")
+    from . import doctor
+
+    return doctor.run()
+
+
+def _images(argv: list[str]) -> int:
+    from . import images
+
+    return images.run(argv)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "run": _run, "up": _up, "exec": _exec, "ps": _ps, "top": _top, "down": _down,
-    "fsck": _fsck, "cp": _cp,
+    "fsck": _fsck, "cp": _cp, "doctor": _doctor, "images": _images,
 }  # fmt: skip
 
 
 def main(argv: list[str]) -> int:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # ./tessera has put it so
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(USAGE, end="")
         return 0 if argv else 125
@@ -154,6 +173,12 @@ def main(argv: list[str]) -> int:
             print(_simple_parser(command).format_help(), end="")
         elif command in ("fsck", "cp"):
             print(_image_parser(command).format_help(), end="")
+        elif command == "images":
+            from . import images
+
+            print(images.HELP, end="")
+        elif command == "doctor":
+            print("usage: ./tessera doctor\n\nCheck this host, and say what works on it.")
         else:
             print(help_text(command), end="")
         return 0
@@ -169,6 +194,8 @@ def main(argv: list[str]) -> int:
         return getattr(err, "status", 125)
     except KeyboardInterrupt:
         return 130  # before anything has been started that takes signals
+    except Interrupted as err:
+        return 128 + err.signo
     except BrokenPipeError:
         # `./tessera ps | head`: nobody reads the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -8,7 +8,6 @@ import errno
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
 import sys
@@ -16,25 +15,17 @@ import threading
 import time
 from collections.abc import Callable
 
-from . import frames, host, keeper, registry
+from . import frames, host, keeper, packing, registry, treepath
 from .cluster import Channel, Program, encode_run
-from .errors import LaunchError, ProgramRefused
+from .errors import Interrupted, LaunchError, ProgramRefused, escaped
 from .frames import Frame, Type
 from .options import Options, warn
-from .run import (EXIT_FAILED, EXIT_TIMEOUT, Interrupted, Signals, Timeout, refused, request,
+from .run import (EXIT_FAILED, EXIT_TIMEOUT, Signals, Timeout, first_found, refused, request,
                   run_job)  # fmt: skip
 from .terminal import Terminal
+from .users import User
 
 DOWN_S = 60.0
-# ./tessera up packs these when no program is named: those of them that the host has.
-UTILITIES = (
-    "awk basename bash busybox cat chmod cksum cmp comm cp cut date dd df diff dirname du echo env"
-    " expand expr factor false find fold free grep gunzip gzip head hostname id join kill ln ls"
-    " md5sum mkdir mkfifo mktemp mv nl nproc numfmt od paste pathchk pr printenv printf ps pwd"
-    " readlink realpath rm rmdir sed seq sh sha1sum sha256sum sha512sum shuf sleep sort split stat"
-    " stty sum sync tac tail tar tee test timeout top touch tr true truncate tsort tty uname"
-    " unexpand uniq uptime wc whoami xargs yes"
-).split()
 
 
 # ./tessera up
@@ -43,8 +34,8 @@ UTILITIES = (
 def up(o: Options) -> int:
     if o.restart:
         return restart(o)
-    if not (o.pack or o.rootfs or o.disk):
-        o.pack = [name for name in UTILITIES if shutil.which(name)]
+    if not (o.pack or o.rootfs or o.disk or o.image):
+        o.pack = packing.utilities()
     if o.dry_run:
         print(host.Host(o).plan().text())
         return 0
@@ -163,38 +154,73 @@ class Session:
 def execute(o: Options) -> int:
     terminal = Terminal() if o.tty else None
     entry = registry.find(o.name)
-    with entry.connect() as sock:
-        reply = _ask(entry, sock, op="exec", processor=o.processor)
-        path = _guest_path(o.program, reply["packed"])
+    tries = Tries(entry, o)
+    try:
+        reply = tries.first
+        o.env = [*reply["env"], *o.env]  # an image's own
+        o.cwd = o.cwd if o.cwd_given else reply["cwd"] or o.cwd
+        paths = _guest_paths(o, reply["packed"])
+        who = User(reply["uid"], reply["gid"], reply["home"])
         signals = Signals()
         deadline = time.monotonic() + o.timeout if o.timeout else None
+        with terminal or contextlib.nullcontext():
+            what = request(o, paths[0], [o.program, *o.args], terminal, who)
+            starter = first_found(tries.start_program, paths)
+            return run_job(starter, what, signals, deadline, terminal, o)
+    except ProgramRefused as err:
+        if err.errno == errno.ENOENT:
+            what = (f"{err or paths[0]}; cluster {entry.name} has the files that ./tessera up was"
+                    " given")  # fmt: skip
+            err = ProgramRefused(err.errno, what)
+        return refused(o.program, err)
+    except LaunchError as err:
+        if isinstance(err, host.ProgramError):
+            raise
+        warn(f"{err}; logs: {reply['logs']}")
+        return EXIT_TIMEOUT if isinstance(err, Timeout) else EXIT_FAILED
+    except Interrupted as err:
+        return 128 + err.signo
+    finally:
+        Signals.ignore()
+        tries.close()
+
+
+class Tries:
+    """Connections for the program, one for each path that is tried."""
+
+    def __init__(self, entry: registry.Entry, o: Options):
+        self._entry = entry
+        self._o = o
+        self._socks: list[socket.socket] = []
+        self.first = self._connect()
+        self._used = False
+
+    def _connect(self) -> dict:
+        sock = self._entry.connect()
+        self._socks.append(sock)
         try:
-            with terminal or contextlib.nullcontext():
-                what = request(o, path, [o.program, *o.args], terminal)
-                return run_job(Session(sock).start_program, what, signals, deadline, terminal, o)
-        except ProgramRefused as err:
-            if err.errno == errno.ENOENT:
-                what = (
-                    f"{err or path}; cluster {entry.name} has the files that ./tessera up was given"
-                )
-                err = ProgramRefused(err.errno, what)
-            return refused(o.program, err)
-        except LaunchError as err:
-            warn(f"{err}; logs: {reply['logs']}")
-            return EXIT_TIMEOUT if isinstance(err, Timeout) else EXIT_FAILED
-        except Interrupted as err:
-            return 128 + err.signo
-        finally:
-            Signals.ignore()
+            return _ask(self._entry, sock, op="exec", processor=self._o.processor,
+                        user=self._o.user, caller=f"{os.getuid()}:{os.getgid()}")  # fmt: skip
+        except BaseException:
+            self.close()
+            raise
+
+    def start_program(self, run: frames.Run, sink: Callable[[int, bytes], None]) -> Program:
+        if self._used:
+            self._connect()
+        self._used = True
+        return Session(self._socks[-1]).start_program(run, sink)
+
+    def close(self) -> None:
+        for sock in self._socks:
+            sock.close()
 
 
-def _guest_path(program: str, packed: bool) -> str:
-    """Where the program is in the cluster: by the rules of `run`."""
+def _guest_paths(o: Options, packed: bool) -> list[str]:
+    """Where the program can be in the cluster: by the rules of `run`."""
     if not packed:
-        return "/" + program.lstrip("/")
-    if "/" in program:
-        return os.path.abspath(program)
-    return host.find_program(program)
+        return treepath.candidates(o.program, o.env)
+    return [os.path.abspath(o.program) if "/" in o.program else host.find_program(o.program)]
 
 
 def _ask(entry: registry.Entry, sock: socket.socket, **what: object) -> dict:
@@ -236,7 +262,8 @@ def describe(state: dict) -> str:
         out.append("  NODE      PID      TIME  PROGRAM")
     for p in rows:
         out.append(
-            f"  {p['node']:<4} {p['pid']:>8}  {_time(p['seconds']):>8}  {' '.join(p['argv'])}"
+            f"  {p['node']:<4} {p['pid']:>8}  {_time(p['seconds']):>8}"
+            f"  {escaped(' '.join(p['argv']))}"
         )
     return "\n".join(out)
 

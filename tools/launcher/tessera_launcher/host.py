@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import functools
 import os
+import posixpath
 import re
 import shutil
 import socket
@@ -12,14 +15,16 @@ import subprocess
 import tempfile
 import time
 
-from . import accel, bootparams, ext4files, fabric, image, packages, plan
+from . import accel, bootparams, cache, ext4files, fabric, giveback, image, layer, packages
+from . import oci, packing, plan, progress, treepath, unpack, users
 from .cluster import RUN_DIR_PREFIX, Cluster, run_dir_name
-from .disk import Disk, Held
-from .errors import LaunchError
-from .options import ROLES, Options, role_matches, warn
+from .disk import QCOW2, RAW, Disk, Held
+from .errors import LaunchError, UsageError, one_line
+from .options import ROLES, Options, Published, role_matches, warn
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 SHM = "/dev/shm"
+LAYER = "root.qcow2"  # of a run's directory
 
 
 class Host:
@@ -37,9 +42,51 @@ class Host:
         self.hca = o.hca or os.path.join(self.build_dir, "tools", "hca", "tessera-hca")
         self.held: Held | None = None  # the image of --disk, until we end
         self.disk = Disk("")
+        self._names: tuple[str, str] | None = None  # of the image
+        self.base: cache.Entry | None = None  # of a tree's image, until we end
+        self._shared: list[giveback.Shared] = []
+        self._image: oci.Image | None = None
+        self._source: oci.Source | None = None
+        self.settings: dict = {}  # of the image
+
+    def load_image(self) -> None:
+        """--image: what it says of the program, where the command line says nothing."""
+        if not self.o.image or self._image:
+            return
+        o, (path, name) = self.o, self.o.image
+        try:
+            self._source = oci.open_source(path)
+            self._image = oci.open_image(self._source, name)
+            self.settings = said = oci.settings(self._image.config)
+        except (LaunchError, OSError) as err:
+            raise self._image_error(err) from None
+        entry = said["entrypoint"]
+        if o.entrypoint is not None:
+            entry = [o.entrypoint] if o.entrypoint else []
+        words = [o.program, *o.args] if o.program else []
+        words = [*entry, *(words or ([] if o.entrypoint is not None else said["cmd"]))]
+        o.program, o.args = (words[0], words[1:]) if words else ("", [])
+        o.env = [*said["env"], *o.env]
+        o.cwd = o.cwd if o.cwd_given else said["cwd"]
+        if o.publish_exposed:
+            taken = {(p.host, p.protocol) for p in o.publish}
+            for text in said["ports"]:
+                number, _, protocol = text.partition("/")
+                port = Published("127.0.0.1", int(number), int(number), protocol or "tcp")
+                if port.host <= 65535 and (port.host, port.protocol) not in taken:
+                    o.publish.append(port)
+            o.net = "user"
+
+    def _image_error(self, err: Exception) -> LaunchError:
+        if isinstance(err, oci.ImageError):
+            return LaunchError(f"{one_line(self.o.image[0])}: {err}")
+        if isinstance(err, OSError):
+            return LaunchError(f"{one_line(self.o.image[0])}: {err.strerror}")
+        return err
 
     def plan(self) -> plan.Plan:
         """Find programs, build, choose the accelerator and lay the cluster out."""
+        self.load_image()
         if self.o.qemu:
             self.qemu = _program_at(self.o.qemu, "--qemu")
         elif not self.o.dry_run:
@@ -74,6 +121,8 @@ class Host:
         if not self.o.disk:
             if self.o.writable and not writes:
                 raise LaunchError("--writable: the storage kernel that is built cannot write files")
+            if self._is_tree() and writes and not self.o.read_only and _let_write(self.o):
+                return Disk(os.path.join(run_dir, LAYER), QCOW2, writable=True, driver=driver)
             root = os.path.join(run_dir, "root.img")
             return Disk(root, writable=self.o.writable, driver=driver)
         path = os.path.abspath(self.o.disk)
@@ -125,9 +174,8 @@ class Host:
         if os.environ.get("TESSERA_RUN_DIR"):
             return os.environ["TESSERA_RUN_DIR"]
         need = 64 << 20
-        for source in (self.o.rootfs, *(h for h, _ in self.o.volumes)):
-            if source:
-                need += 3 * _tree_size(source)
+        if not self._is_tree():  # whose image is kept elsewhere
+            need += sum(3 * _tree_size(source) for source, _ in self.o.volumes)
         if os.path.isdir(SHM) and os.access(SHM, os.W_OK):
             st = os.statvfs(SHM)
             if st.f_bavail * st.f_frsize > 2 * need:
@@ -140,12 +188,13 @@ class Host:
         os.makedirs(self.build_dir, exist_ok=True)
         with open(os.path.join(self.build_dir, ".launcher.lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            done = subprocess.run(
-                [make, "-s", "--no-print-directory", "-C", ROOT, f"-j{os.cpu_count() or 1}",
-                 f"O={self.build_dir}", "all"],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, errors="replace", env=_clean_make_env(),
-            )  # fmt: skip
+            with progress.shown("building"):
+                done = subprocess.run(
+                    [make, "-s", "--no-print-directory", "-C", ROOT, f"-j{os.cpu_count() or 1}",
+                     f"O={self.build_dir}", "all"],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                    text=True, errors="replace", env=_clean_make_env(),
+                )  # fmt: skip
         if done.returncode:
             text = done.stdout.strip().splitlines()
             first = next((line for line in text if "error" in line.lower()), None)
@@ -157,33 +206,145 @@ class Host:
             if not os.path.isfile(path):
                 raise LaunchError(f"{path} is missing: run make")
         if not self.o.disk:
-            self._make_root(cluster)
-        if self.o.output and not self.held:  # open from here on: its directory goes first
+            with progress.shown("making the root file system"):
+                self._make_root(cluster)
+        elif self.o.user:
+            self.names()  # before a machine has the image
+        if self._brings_out and not self.held:  # open from here on: its directory goes first
             self.held = Held(self.disk.path, writable=True)
             self.held.name = "the root file system"
 
+    @property
+    def _brings_out(self) -> bool:
+        return bool(self.o.output or self.o.rw or self.o.commit)
+
     def bring_out(self) -> None:
-        """--output, when the cluster has ended; LaunchError for what cannot be copied."""
-        if not self.o.output:
+        """--output, --rw and --commit, when the cluster has ended; LaunchError for what cannot be
+        copied.
+        """
+        if not self._brings_out:
             return
-        with ext4files.Files(self.held) as files:
+        with progress.shown("bringing files out"), contextlib.ExitStack() as stack:
+            held: Held | ext4files.Plain = self.held
+            if self.o.commit or self.disk.format == QCOW2 and not self.o.disk:
+                held = self._made_whole(stack)
+            files = stack.enter_context(ext4files.Files(held))
             files.require_clean(replay=self.disk.writable)
-            for guest, host in self.o.output:
-                files.copy_out(guest, host)
+            work = [("--output", functools.partial(files.copy_out, *o)) for o in self.o.output]
+            work += [("--rw", functools.partial(s.bring_back, files)) for s in self._shared]
+            failed: LaunchError | None = None
+            for option, one in work:
+                try:
+                    one()
+                except LaunchError as err:
+                    failed = failed or LaunchError(f"{option}: {err}")
+            if self.o.commit:
+                self._name_commit(held)
+            if failed:
+                raise failed
+
+    def _made_whole(self, stack: contextlib.ExitStack) -> ext4files.Plain:
+        """The layer and its base as one raw image that has no name yet."""
+        where = os.path.dirname(self.o.commit) if self.o.commit else None
+        try:
+            f = stack.enter_context(tempfile.NamedTemporaryFile(prefix=".tessera-", dir=where,
+                                                                delete=False))  # fmt: skip
+            stack.callback(_forget, f.name)
+            if self.base:
+                layer.whole(self.held.fd, self.base.fd, f.fileno())
+            else:
+                layer.whole(-1, self.held.fd, f.fileno())
+        except OSError as err:
+            raise LaunchError(f"{where or tempfile.gettempdir()}: {err.strerror}") from None
+        out = ext4files.Plain(f.fileno(), "the root file system")
+        out.file = f.name
+        return out
+
+    def _name_commit(self, image_file: ext4files.Plain) -> None:
+        """--commit: the image is complete, and nothing had that name."""
+        umask = os.umask(0)
+        os.umask(umask)
+        try:
+            os.fchmod(image_file.fd, 0o666 & ~umask)
+            os.fsync(image_file.fd)
+            os.link(image_file.file, self.o.commit)
+        except OSError as err:
+            raise LaunchError(f"--commit: {self.o.commit}: {err.strerror}") from None
+
+    def _is_tree(self) -> bool:
+        return bool(self.o.rootfs or self.o.image)
 
     def _make_root(self, cluster: Cluster) -> None:
-        mke2fs = packages.require("mke2fs")[0]
-        target = os.path.join(cluster.plan.run_dir, "root.img")
-        tree = self._tree()
-        if self.o.rootfs and tree is None:
-            image.make_image(mke2fs, self.o.rootfs, target, cluster.run_helper, self.o.writable)
+        self._shared = [giveback.Shared(h, g) for h, g in self.o.rw]
+        if not self._is_tree():
+            tree = self._tree()
+            self._build(cluster, tree, os.path.join(cluster.plan.run_dir, "root.img"),
+                        self.o.writable)  # fmt: skip
             return
-        stage = os.path.join(cluster.plan.run_dir, "root")
+        self.base = self._base(cluster)
+        if self.disk.format == QCOW2:
+            layer.create(self.disk.path, self.base.path)
+        else:
+            os.symlink(self.base.path, self.disk.path)
+
+    def _base(self, cluster: Cluster) -> cache.Entry:
+        """The image of a tree: kept from an earlier run, or made now and kept; where nothing can be
+        kept, one of our own.
+        """
+        try:
+            store = cache.Cache()
+            key = self._tree_key()
+            found = store.find(key)
+            if found:
+                return found
+            made = store.get(key, lambda path: self._make_base(cluster, path, key))
+            if made:
+                return made
+        except (LaunchError, OSError) as err:
+            if isinstance(err, UsageError) or self.o.image and str(err).startswith(
+                one_line(self.o.image[0]) + ": "
+            ):
+                raise
+            with open(os.path.join(cluster.plan.log_dir, "launcher.log"), "a") as log:
+                log.write(f"the root file system is not kept: {one_line(str(err))}\n")
+        path = os.path.join(cluster.plan.run_dir, "base.img")
+        about = self._make_base(cluster, path, None)
+        return cache.Entry("", path, about or {}, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _tree_key(self) -> str:
+        if self._image:  # the digest of its configuration determines its layers
+            return cache.tree_key(self.o.volumes, f"{image.LAYOUT} image {self._image.id}")
+        sources = [(self.o.rootfs, "/"), *self.o.volumes]
+        return cache.tree_key(sources, f"{image.LAYOUT} tree")
+
+    def _make_base(self, cluster: Cluster, path: str, key: str | None) -> dict | None:
+        """None: the tree has changed meanwhile, and nobody knows what the image has of that."""
+        about = None
+        if self._image:
+            try:
+                about = unpack.make(self._source, self._image, path, packages.require("mke2fs")[0],
+                                    cluster.run_helper, self._tree())  # fmt: skip
+            except (oci.ImageError, OSError) as err:
+                raise self._image_error(err) from None
+        else:
+            self._build(cluster, self._tree(), path, True)
+        if key is not None and self._tree_key() != key:
+            return None
+        return about or {"kind": "tree", "name": os.path.abspath(self.o.rootfs),
+                "volumes": [f"{h}:{g}" for h, g in self.o.volumes]}  # fmt: skip
+
+    def _build(self, cluster: Cluster, tree: image.Tree | None, target: str,
+               writable: bool) -> None:  # fmt: skip
+        mke2fs = packages.require("mke2fs")[0]
+        if tree is None:
+            image.make_image(mke2fs, self.o.rootfs, target, cluster.run_helper, writable)
+            return
+        stage = os.path.join(os.path.dirname(target), "root")
         os.mkdir(stage, 0o755)
         if self.o.rootfs:
             cluster.run_helper(["cp", "-a", f"{self.o.rootfs}/.", stage])
         tree.stage(stage)
-        image.make_image(mke2fs, stage, target, cluster.run_helper, self.o.writable)
+        image.make_image(mke2fs, stage, target, cluster.run_helper, writable)
         shutil.rmtree(stage)
 
     def kernels(self) -> list[str]:
@@ -191,19 +352,27 @@ class Host:
 
     def _tree(self) -> image.Tree | None:
         """What is packed beside --rootfs; None: nothing."""
-        if self.o.rootfs and not self.o.volumes:
+        if self._is_tree() and not self.o.volumes:
             return None
         tree = image.Tree()
         for host, guest in self.o.volumes:
             tree.add_volume(host, guest)
-        if not self.o.rootfs:
+        if not self._is_tree():
+            along = set() if self.o.program else set(packing.utilities())
+            names = self.o.pack or [c[0] for c in self.o.commands]
+            named = {find_program(n) for n in names} - along
             for program in self.host_programs():
-                tree.add_program(program, self.library_path())
+                tree.add_program(program, self.library_path(), program in named)
         return tree
 
     def host_programs(self) -> list[str]:
         names = self.o.pack or [command[0] for command in self.o.commands]
-        return list(dict.fromkeys(map(find_program, names)))
+        found = list(map(find_program, names))
+        if not self.o.pack and any(
+            packing.is_shell(p) for f in found for p in (f, *packing.interpreters(f))
+        ):
+            found += packing.utilities()
+        return list(dict.fromkeys(found))
 
     def library_path(self) -> list[str]:
         for setting in self.o.env:
@@ -212,11 +381,79 @@ class Host:
                 return [p for p in value.split(":") if p]
         return []
 
-    def guest_path(self, program: str) -> str:
-        """Where a program is in the cluster's root file system."""
-        if self.o.disk or self.o.rootfs:
-            return "/" + program.lstrip("/")
-        return find_program(program)
+    def guest_paths(self, program: str) -> list[str]:
+        """Where a program can be in the cluster's root file system; ProgramError when it is known
+        not to be there.
+        """
+        if self.o.image:
+            if not program:
+                raise LaunchError(f"{self.o.image[0]}: names no program; which one?")
+            if "/" in program:
+                return [oci.absolute(posixpath.join(self.o.cwd, program))]
+            return treepath.candidates(program, self.o.env)
+        if not (self.o.disk or self.o.rootfs):
+            found = find_program(program)
+            packing.interpreters(found)  # of a script: missing is missing now
+            return [found]
+        paths = treepath.candidates(program, self.o.env)
+        if self.o.disk or self.o.volumes:
+            return paths  # the node looks
+        where = self.o.rootfs
+        for path in paths:
+            found = treepath.resolve(where, path)
+            if found and os.path.isfile(found):
+                missing = treepath.missing_interpreter(where, found)
+                if missing:
+                    raise ProgramError(
+                        f"{path}: its interpreter {missing} is missing in {where}", 127
+                    )
+                return [path]
+        if "/" in program:
+            return paths  # a directory, or nothing: the node says which
+        raise ProgramError(f"{program}: is nowhere in PATH of {where}", 127)
+
+    def user(self, who: str | None = None, caller: str | None = None) -> users.User:
+        """Whom the program runs as, by --user (or @who) and the files of its root."""
+        who = who or self.o.user
+        if not who and self.o.image:
+            who = users.check(self.settings["user"] or "0:0")
+        who = who or caller or f"{os.getuid()}:{os.getgid()}"
+        numbers = re.fullmatch(r"(\d+):(\d+)", who)
+        passwd, group = ("", "") if self.o.disk and numbers else self.names()
+        found = users.find(who, passwd, group)
+        home = found.home if self.o.disk or self._is_tree() else None
+        if self.o.disk and found.uid == 0:
+            home = home or "/root"
+        if self.o.rootfs and not os.path.isdir(treepath.resolve(self.o.rootfs, home or "") or ""):
+            home = None
+        if not self.disk.writable or home == "/":
+            home = None  # the default can be written
+        return users.User(found.uid, found.gid, home)
+
+    def learn_names(self) -> None:
+        """Before a machine has the image: later it cannot be read. A qcow2 image has to be copied
+        for that, so its users have numbers only.
+        """
+        if self.o.disk and self.disk.format == RAW:
+            try:
+                self.names()
+            except LaunchError:
+                pass  # damaged: the machine will say so
+        if self.o.disk and self._names is None:
+            self._names = ("", "")
+
+    def names(self) -> tuple[str, str]:
+        """/etc/passwd and /etc/group of the root."""
+        if self.o.image:
+            about = self.base.about if self.base else {}
+            return str(about.get("passwd", "")), str(about.get("group", ""))
+        files = ("/etc/passwd", "/etc/group")
+        if not self.o.disk:
+            return tuple(treepath.read(self.o.rootfs or "/", f) for f in files)
+        if self._names is None:  # before the machine writes there
+            with ext4files.Files(self.held) as image_files:
+                self._names = tuple(image_files.read(f) for f in files)
+        return self._names
 
 
 def _let_write(o: Options) -> bool:
@@ -255,6 +492,11 @@ def _program_at(path: str, option: str) -> str:
     if not found:
         raise LaunchError(f"{option}: {path} is not a program")
     return found
+
+
+def _forget(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def _tree_size(path: str) -> int:

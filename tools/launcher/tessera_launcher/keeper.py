@@ -28,12 +28,12 @@ import sys
 import threading
 import time
 
-from . import frames, host, registry
+from . import frames, host, registry, users
 from .cluster import Cluster, Relay
-from .errors import LaunchError
+from .errors import Interrupted, LaunchError
 from .frames import Frame, Type
 from .options import Options, warn
-from .run import EXIT_FAILED, Interrupted, Signals, announce_gdb, remove_logs
+from .run import EXIT_FAILED, Signals, announce_gdb, remove_logs
 from .sampler import Sampler
 
 MAX_LINE = 1 << 16
@@ -155,8 +155,9 @@ class Relayed(Relay):
 class Keeper:
     """Serves the clients of one cluster."""
 
-    def __init__(self, o: Options, cluster: Cluster, claim: registry.Claim, packed: bool):
-        self.o = o
+    def __init__(self, side: host.Host, cluster: Cluster, claim: registry.Claim, packed: bool):
+        self.o = side.o
+        self.side = side
         self.cluster = cluster
         self.name = claim.name
         self.packed = packed
@@ -270,9 +271,15 @@ class Keeper:
             return living[self._turn % len(living)]
 
     def _exec(self, sock: socket.socket, request: dict) -> None:
+        user = request.get("user")
+        who = self.side.user(users.check(str(user)) if user is not None else None,
+                             users.check(str(request.get("caller"))))  # fmt: skip
         node = self._choose(request.get("processor"))
         program = Relayed(self.cluster, node, sock)
-        write_line(sock, ok=True, node=node, logs=self.cluster.plan.log_dir, packed=self.packed)
+        write_line(sock, ok=True, node=node, logs=self.cluster.plan.log_dir, packed=self.packed,
+                   uid=who.uid, gid=who.gid, home=who.home,
+                   env=self.side.settings.get("env", []),
+                   cwd=self.side.settings.get("cwd"))  # fmt: skip
         with self._lock:
             self._programs.add(program)
         decoder = frames.Decoder(frames.End.HOST)
@@ -312,7 +319,7 @@ def main(o: Options, report: int) -> int:
     """The keeper's process, from start to end; tells @report, once, whether the cluster is up."""
     claim = registry.claim(o.name)
     side = host.Host(o)
-    packed = not (o.rootfs or o.disk)
+    packed = not (o.rootfs or o.disk or o.image)
     server = None
     try:
         if o.metrics:
@@ -321,6 +328,7 @@ def main(o: Options, report: int) -> int:
             server = metrics.Server(*o.metrics)
         laid_out = side.plan()
         side.announce()
+        side.learn_names()
     except BaseException:
         _remove(claim.path)
         raise
@@ -334,7 +342,7 @@ def main(o: Options, report: int) -> int:
             cluster.wait_ready(everyone=True)
             for command in o.inject:
                 cluster.inject(command)
-            keeper = Keeper(o, cluster, claim, packed)
+            keeper = Keeper(side, cluster, claim, packed)
             for signo in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(signo, keeper.stop)
             signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -9,6 +9,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 
+from . import users
 from .errors import UsageError
 
 ROLES = ("processor", "memory", "storage")
@@ -73,10 +74,16 @@ class Options:
     vregion: int = 1 << 30
     env: list[str] = field(default_factory=list)
     cwd: str = "/"
+    cwd_given: bool = False
     rootfs: str | None = None
+    image: tuple[str, str | None] | None = None  # file or directory, and which of its images
+    entrypoint: str | None = None  # instead of the image's
+    publish_exposed: bool = False
     disk: str | None = None
-    read_only: bool = False  # --disk: nothing is to change it
-    writable: bool = False  # the root, when it is a copy of our own
+    read_only: bool = False  # nothing is to change the root
+    writable: bool = False  # the root, when it is a copy of our own: asked for
+    rw: list[tuple[str, str]] = field(default_factory=list)  # run: host's directory, guest's
+    commit: str | None = None  # run: the image that is to have what the root was at the end
     disk_driver: str = DISK_DRIVERS[0]  # how the root's disk is attached
     volumes: list[tuple[str, str]] = field(default_factory=list)
     output: list[tuple[str, str]] = field(default_factory=list)  # run: guest's path, host's
@@ -93,6 +100,7 @@ class Options:
     beside_linux: bool = False
     account: bool = False
     strace: bool = False
+    strace_file: str | None = None  # run; None: stderr
     timeout: float | None = None
     boot_timeout: float = 60.0
     gdb: str | None = None
@@ -106,6 +114,7 @@ class Options:
     delay: dict[str, float] = field(default_factory=dict)
     icount: str | None = None
     tty: bool = False
+    user: str | None = None  # name or number, and group; None: the caller
 
     @property
     def commands(self) -> list[list[str]]:
@@ -191,7 +200,7 @@ def make_parser(command: str = "run") -> argparse.ArgumentParser:
     if command == "exec":
         p.add_argument("--processor", metavar="I", help="the processor node (the cluster chooses)")
     if command != "exec":
-        _add_cluster(p)
+        _add_cluster(p, command)
     _add_program(p, command)
     if command != "exec":
         _add_host(p, command)
@@ -199,7 +208,7 @@ def make_parser(command: str = "run") -> argparse.ArgumentParser:
     return p
 
 
-def _add_cluster(p: argparse.ArgumentParser) -> None:
+def _add_cluster(p: argparse.ArgumentParser, command: str) -> None:
     g = p.add_argument_group("the cluster")
     g.add_argument("--processors", metavar="N", default="1", help="processor nodes (1)")
     g.add_argument("--memories", metavar="N", default="1", help="memory nodes (1)")
@@ -222,29 +231,50 @@ def _add_cluster(p: argparse.ArgumentParser) -> None:
                    help="a port of the host leads to one of the cluster")  # fmt: skip
     g.add_argument("--append", metavar="[ROLE:]PARAMS", action="append", default=[],
                    help="more boot parameters (docs/boot-params.md)")  # fmt: skip
-    g.add_argument("--strace", action="store_true", help="trace system calls")
+    if command == "run":
+        g.add_argument("--strace", metavar="FILE", nargs="?", const="", default=None,
+                       help="trace system calls, on stderr or into a file (--strace=FILE)")
+    else:
+        g.add_argument("--strace", action="store_true",
+                       help="log system calls in the processors' logs")  # fmt: skip
 
 
 def _add_program(p: argparse.ArgumentParser, command: str) -> None:
     g = p.add_argument_group("the file system" if command == "up" else "the program")
     if command != "exec":
         g.add_argument("--rootfs", metavar="DIR", help="PROGRAM is a path inside a copy of DIR")
+        g.add_argument("--image", metavar="FILE[:NAME]",
+                       help="the root and the program of a container image (docker save or an OCI "
+                            "layout)")  # fmt: skip
         g.add_argument(
             "--disk", metavar="IMAGE", help="PROGRAM is a path inside IMAGE, changed in place"
         )
         g.add_argument("--disk-driver", choices=DISK_DRIVERS, default=DISK_DRIVERS[0],
                        help="how the root's disk is attached")  # fmt: skip
         g.add_argument("--writable", action="store_true",
-                       help="programs may change files; the changes are thrown away")
+                       help="programs may change files (as with --rootfs); the changes are thrown "
+                            "away")  # fmt: skip
+        g.add_argument("--read-only", action="store_true",
+                       help="--rootfs, --image: programs may not change files")
+        g.add_argument("--publish-exposed", action="store_true",
+                       help="--image: publish the ports that it exposes, under their own numbers")
         g.add_argument("--volume", metavar="HOST:GUEST", action="append", default=[],
                        help="add host files to the root file system")  # fmt: skip
     if command == "up":
         return
     if command == "run":
+        g.add_argument("--entrypoint", metavar="PROGRAM",
+                       help="--image: instead of its own; '' for none")  # fmt: skip
         g.add_argument("--output", metavar="GUEST:HOST", action="append", default=[],
-                       help="copy files out at the end (with --disk or --writable)")
+                       help="copy files out at the end (of a root that can be written)")
+        g.add_argument("--rw", metavar="HOST:GUEST", action="append", default=[],
+                       help="add a directory, whose changes come back at the end")  # fmt: skip
+        g.add_argument("--commit", metavar="FILE",
+                       help="make FILE an image of the root file system as it is at the end")
     g.add_argument("--env", metavar="K=V", action="append", default=[])
-    g.add_argument("--cwd", metavar="DIR", default="/", help="working directory (/)")
+    g.add_argument("--cwd", metavar="DIR", help="working directory (/, or the image's)")
+    g.add_argument("--user", metavar="USER[:GROUP]",
+                   help="run as this user of the root's /etc/passwd (your own ids)")  # fmt: skip
     g.add_argument("-t", dest="tty", action="store_true", help="give the program a terminal")
     what = "the program" if command == "exec" else "everything"
     g.add_argument("--timeout", metavar="S", help=f"kill {what} after S seconds (status 124)")
@@ -291,9 +321,9 @@ def parse_run(argv: list[str]) -> Options:
     ns, command = _parse("run", argv)
     o = Options()
     _cluster_options(o, ns)
-    commands = _programs(command) if o.processors > 1 else [command]
-    o.program, o.args, o.more = commands[0][0], commands[0][1:], commands[1:]
     _files_options(o, ns)
+    commands = _programs(command) if o.processors > 1 and command else [command or [""]]
+    o.program, o.args, o.more = commands[0][0], commands[0][1:], commands[1:]
     _program_options(o, ns)
     if o.more and o.tty:
         raise UsageError("-t is for one program, and there are several")
@@ -312,8 +342,32 @@ def _output_options(o: Options, ns: argparse.Namespace) -> None:
         if not os.path.isdir(os.path.dirname(os.path.abspath(host))):
             raise UsageError(f"--output: {host} is in no directory that is there")
         o.output.append((guest, os.path.abspath(host)))
-    if o.output and not (o.disk or o.writable):
-        raise UsageError("--output is for --disk or --writable: else nothing is written")
+    for text in ns.rw:
+        host, sep, guest = text.rpartition(":")
+        if not sep or not host or not guest.startswith("/") or not guest.strip("/"):
+            raise UsageError(f"--rw wants HOST:/GUEST, not {text!r}")
+        if not os.path.isdir(host):
+            raise UsageError(f"--rw: {host} is not a directory")
+        o.rw.append((os.path.realpath(host), "/" + guest.strip("/")))
+    if o.rw and o.disk:
+        raise UsageError("--disk is used as it is: --rw cannot add to it")
+    o.volumes += o.rw
+    o.writable = o.writable or (bool(o.rw) and not (o.rootfs or o.image))
+    if ns.commit is not None:
+        o.commit = os.path.abspath(ns.commit)
+        if os.path.lexists(o.commit):
+            raise UsageError(f"--commit: {ns.commit} is there already")
+        if not os.path.isdir(os.path.dirname(o.commit)):
+            raise UsageError(f"--commit: {ns.commit} is in no directory that is there")
+    changes = (o.disk or o.writable or o.rootfs or o.image) and not o.read_only
+    if o.output and not changes:
+        raise UsageError("--output is for --disk, --rootfs, --image or --writable: else nothing "
+                         "is written")
+    if o.commit and (o.disk or not changes):
+        raise UsageError("--commit is for --rootfs, --image or --writable: --disk is changed in "
+                         "place, and else nothing is written")  # fmt: skip
+    if o.rw and not changes:
+        raise UsageError("--rw does not go with --read-only")
 
 
 def _sweep_options(o: Options, ns: argparse.Namespace) -> None:
@@ -329,16 +383,17 @@ def _sweep_options(o: Options, ns: argparse.Namespace) -> None:
         if share in o.sweep:
             raise UsageError(f"--sweep: {text} is there twice")
         o.sweep.append(share)
-    o.read_only = True  # all runs begin with the same files
     for given, option in ((o.tty, "-t"), (o.more, SEPARATOR), (o.account, "--account"),
                           (o.gdb, "--gdb"), (o.dry_run, "--dry-run"), (o.icount, "--icount"),
                           (o.writable, "--writable"), (o.output, "--output"),
+                          (o.commit, "--commit"), (o.rw, "--rw"), (o.image, "--image"),
                           (o.processors > 1, "--processors above 1")):  # fmt: skip
         if given:
             raise UsageError(f"--sweep does not go with {option}")
-    if o.beside_linux and o.disk:
+    o.read_only = True  # all runs begin with the same files
+    if o.beside_linux and (o.disk or o.image):
         raise UsageError("--beside-linux needs the program's files: --rootfs, or the host's, "
-                         "not --disk")  # fmt: skip
+                         "not --disk or --image")  # fmt: skip
 
 
 def parse_up(argv: list[str]) -> Options:
@@ -351,10 +406,9 @@ def parse_up(argv: list[str]) -> Options:
         o.metrics = _listen_address(ns.metrics)
     _cluster_options(o, ns)
     _files_options(o, ns)
-    if pack and (o.rootfs or o.disk):
-        raise UsageError(
-            "PROGRAM is packed from the host: not with --rootfs or --disk, which have their own"
-        )
+    if pack and (o.rootfs or o.disk or o.image):
+        raise UsageError("PROGRAM is packed from the host: not with --rootfs, --image or --disk, "
+                         "which have their own")  # fmt: skip
     _host_options(o, ns)
     return o
 
@@ -402,7 +456,7 @@ def _parse(command: str, argv: list[str]) -> tuple[argparse.Namespace, list[str]
     parser = make_parser(command)
     own, rest = _split(parser, argv)
     ns = parser.parse_args(own)
-    if not rest and command != "up":
+    if not rest and command != "up" and not getattr(ns, "image", None):
         raise UsageError(f"which program? {parser.usage}")
     return ns, rest
 
@@ -472,7 +526,10 @@ def _cluster_options(o: Options, ns: argparse.Namespace) -> None:
     o.excache = parse_size(ns.excache)
     if o.excache < MIN_EXCACHE:
         raise UsageError(f"--excache: {ns.excache} is less than {format_size(MIN_EXCACHE)}")
-    o.strace = ns.strace
+    if isinstance(ns.strace, str):  # run: of the file; else whether
+        o.strace, o.strace_file = True, os.path.abspath(ns.strace) if ns.strace else None
+    else:
+        o.strace = bool(ns.strace)
     o.vregion = parse_size(ns.vregion)
     if not MIN_VREGION <= o.vregion <= MAX_VREGION or o.vregion & (o.vregion - 1):
         raise UsageError(f"--vregion: {ns.vregion} is not a power of two from 2M to 1G")
@@ -518,8 +575,15 @@ def _published(text: str) -> Published:
 
 
 def _files_options(o: Options, ns: argparse.Namespace) -> None:
-    if ns.rootfs and ns.disk:
-        raise UsageError("--rootfs and --disk exclude each other")
+    if bool(ns.rootfs) + bool(ns.disk) + bool(ns.image) > 1:
+        raise UsageError("--rootfs, --image and --disk exclude each other")
+    if ns.image:
+        o.image = _image_file(ns.image)
+    if not ns.image and (ns.publish_exposed or getattr(ns, "entrypoint", None) is not None):
+        raise UsageError("--entrypoint and --publish-exposed are for --image")
+    if ns.publish_exposed and o.net not in ("user", "none"):
+        raise UsageError(f"--publish-exposed goes with --net user, not --net {o.net}")
+    o.publish_exposed, o.entrypoint = ns.publish_exposed, getattr(ns, "entrypoint", None)
     if ns.disk and ns.volume:
         raise UsageError("--disk is used as it is: --volume cannot add to it")
     if ns.rootfs and not os.path.isdir(ns.rootfs):
@@ -528,6 +592,10 @@ def _files_options(o: Options, ns: argparse.Namespace) -> None:
         raise UsageError(f"--disk: {ns.disk} is not a file")
     if ns.disk and ns.writable:
         raise UsageError("--disk is changed in place: --writable is for a copy")
+    if ns.read_only and (ns.writable or not (ns.rootfs or ns.image)):
+        raise UsageError("--read-only is for --rootfs and --image (for --disk: "
+                         "--append s0:storage.writable=0)")  # fmt: skip
+    o.read_only = ns.read_only
     o.rootfs, o.disk, o.writable = ns.rootfs, ns.disk, ns.writable
     o.disk_driver = ns.disk_driver
     for text in ns.volume:
@@ -539,13 +607,26 @@ def _files_options(o: Options, ns: argparse.Namespace) -> None:
         o.volumes.append((host, guest))
 
 
+def _image_file(text: str) -> tuple[str, str | None]:
+    """FILE[:NAME]; names have colons, too."""
+    if os.path.exists(text):
+        return text, None
+    at = -1
+    while (at := text.find(":", at + 1)) >= 0:
+        if os.path.exists(text[:at]) and text[at + 1 :]:
+            return text[:at], text[at + 1 :]
+    raise UsageError(f"--image: {text} does not exist")
+
+
 def _program_options(o: Options, ns: argparse.Namespace) -> None:
     for text in ns.env:
         if text.find("=") < 1:
             raise UsageError(f"--env wants K=V, not {text!r}")
-    if not ns.cwd.startswith("/"):
+    if ns.cwd is not None and not ns.cwd.startswith("/"):
         raise UsageError(f"--cwd: {ns.cwd} is not an absolute path")
-    o.env, o.cwd, o.tty = ns.env, ns.cwd, ns.tty
+    o.env, o.tty = ns.env, ns.tty
+    o.cwd, o.cwd_given = ns.cwd or "/", ns.cwd is not None
+    o.user = users.check(ns.user) if ns.user is not None else None
     if ns.timeout is not None:
         o.timeout = _number(ns.timeout, "--timeout", float)
 

@@ -4,38 +4,36 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
+import functools
 import json
 import os
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from . import account, frames, host
+from . import account, frames, host, strace, treepath
 from .cluster import Cluster, Program
-from .errors import LaunchError, ProgramRefused
+from .errors import Interrupted, LaunchError, ProgramRefused
 from .options import SEPARATOR, Options, warn
+from .plan import Plan
 from .streams import InputPump, LinePump, OutputPump
 from .terminal import Terminal
+from .users import User
 
 EXIT_FAILED = 125
 EXIT_TIMEOUT = 124
 EXIT_CANNOT_RUN = 126
 EXIT_NOT_FOUND = 127
-DEFAULT_ENV = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/")
+DEFAULT_HOME = "/tmp"  # can be written, whatever the root is
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
              signal.SIGUSR1, signal.SIGUSR2)  # fmt: skip
 FORCING = (signal.SIGINT, signal.SIGTERM)
-
-
-class Interrupted(BaseException):
-    """A signal that ends the launcher itself."""
-
-    def __init__(self, signo: int):
-        super().__init__(signo)
-        self.signo = signo
+NOT_HERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
+Starter = Callable[[frames.Run, Callable[[int, bytes], None]], Program]
 
 
 class Timeout(LaunchError):
@@ -77,6 +75,7 @@ class Job:
     def __init__(self, name: str, terminal: Terminal | None = None, label: str | None = None):
         self.name = name
         self.program: Program | None = None
+        self.refused: ProgramRefused | None = None  # at the start
         self._terminal = terminal
         self._input = label is None
         streams = (1,) if terminal else (1, 2)
@@ -85,8 +84,7 @@ class Job:
             for s in streams
         }
 
-    def start(self, starter: Callable[[frames.Run, Callable], Program], what: frames.Run,
-              signals: Signals) -> None:  # fmt: skip
+    def start(self, starter: Starter, what: frames.Run, signals: Signals) -> None:
         self.program = starter(what, lambda s, data: self._pumps[s].put(data))
         signals.programs.append(self.program)
         for pump in self._pumps.values():
@@ -100,6 +98,8 @@ class Job:
 
     def wait(self, deadline: float | None) -> bool:
         """Until its end (True) or the deadline (False); its output has been written then."""
+        if self.refused:
+            raise self.refused
         try:
             return self.program.wait(deadline)
         finally:
@@ -111,25 +111,55 @@ class Job:
         return exit_status(self.program.exit.status)
 
 
-def environment(settings: list[str]) -> list[str]:
+def environment(settings: list[str], home: str | None = None) -> list[str]:
     """--env over the defaults; the last setting of a name wins."""
     out: dict[str, str] = {}
-    for setting in (*DEFAULT_ENV, *settings):
+    for setting in (f"PATH={treepath.DEFAULT_PATH}", f"HOME={home or DEFAULT_HOME}", *settings):
         key, _, value = setting.partition("=")
         out[key] = value
     return [f"{k}={v}" for k, v in out.items()]
 
 
-def request(o: Options, path: str, argv: list[str], terminal: Terminal | None) -> frames.Run:
-    """The RUN of this command line: the program keeps the user's ids and umask."""
+def request(o: Options, path: str, argv: list[str], terminal: Terminal | None,
+            who: User) -> frames.Run:  # fmt: skip
+    """The RUN of this command line: the program keeps the user's umask, and its ids unless others
+    were asked for.
+    """
     umask = os.umask(0)
     os.umask(umask)
     settings, rows, cols = o.env, 0, 0
     if terminal:
         rows, cols, _, _ = terminal.size
         settings = [f"TERM={os.environ.get('TERM', 'dumb')}", *settings]
-    return frames.Run(path, argv, environment(settings), o.cwd, os.getuid(), os.getgid(),
+    return frames.Run(path, argv, environment(settings, who.home), o.cwd, who.uid, who.gid,
                       umask & 0o777, terminal is not None, rows, cols)  # fmt: skip
+
+
+def first_found(starter: Starter, paths: list[str]) -> Starter:
+    """A starter that tries one path after the other, as execvp(3) does."""
+
+    def start(what: frames.Run, sink: Callable[[int, bytes], None]) -> Program:
+        denied = None
+        for path in paths[:-1]:
+            program = starter(dataclasses.replace(what, path=path), sink)
+            try:
+                program.wait(what="start")
+                return program
+            except ProgramRefused as err:
+                if err.errno not in NOT_HERE or (err.text and err.text != path):
+                    raise  # it is there, and something else is not
+                denied = denied or (err if err.errno == errno.EACCES else None)
+        program = starter(dataclasses.replace(what, path=paths[-1]), sink)
+        if len(paths) > 1:
+            try:
+                program.wait(what="start")
+            except ProgramRefused as err:
+                if err.errno in (errno.ENOENT, errno.ENOTDIR) and err.text in ("", paths[-1]):
+                    raise denied or ProgramRefused(errno.ENOENT, "it is nowhere in PATH") from None
+                raise
+        return program
+
+    return start
 
 
 def exit_status(wait_status: int) -> int:
@@ -142,20 +172,21 @@ def execute(o: Options) -> int:
     """Run, and return the exit status of ./tessera."""
     terminal = Terminal() if o.tty and not o.dry_run else None
     side = host.Host(o)
-    paths = [side.guest_path(command[0]) for command in o.commands]
+    side.load_image()
+    paths = [side.guest_paths(command[0]) for command in o.commands]
     laid_out = side.plan()
     if o.dry_run:
         print(laid_out.text())
         return 0
     host.sweep()
     side.announce()
-    signals = Signals()
-    deadline = time.monotonic() + o.timeout if o.timeout else None
     cluster = Cluster(laid_out, side.prepare, o.boot_timeout, keep_logs=side.keep_logs)
+    deadline = time.monotonic() + o.timeout if o.timeout else None
     failed = True
     try:
-        with cluster:
-            status = _run_in(cluster, o, paths, signals, deadline, terminal)
+        signals = Signals()
+        with _traced(o, laid_out), cluster:
+            status = _run_in(cluster, side, paths, signals, deadline, terminal)
             Signals.ignore()
         failed = False
         return _brought_out(side) or status
@@ -177,18 +208,32 @@ def execute(o: Options) -> int:
 
 
 def _brought_out(side: host.Host) -> int:
-    """--output; 0, or our status with one line."""
+    """--output, --rw, --commit; 0, or our status with one line."""
     try:
         side.bring_out()
     except LaunchError as err:
-        warn(f"--output: {err}")
+        warn(str(err))
         return EXIT_FAILED
     return 0
 
 
-def _run_in(cluster: Cluster, o: Options, paths: list[str], signals: Signals,
+@contextlib.contextmanager
+def _traced(o: Options, laid_out: Plan) -> Iterator[None]:
+    """--strace, until the machines have ended."""
+    if not o.strace:
+        yield
+        return
+    follower = strace.follow(laid_out, o.strace_file)
+    try:
+        yield
+    finally:
+        follower.close()
+
+
+def _run_in(cluster: Cluster, side: host.Host, paths: list[list[str]], signals: Signals,
             deadline: float | None,
             terminal: Terminal | None) -> int:  # fmt: skip
+    o = side.o
     announce_gdb(cluster)
     if deadline:
         cluster.boot_timeout = min(cluster.boot_timeout, deadline - time.monotonic())
@@ -196,11 +241,14 @@ def _run_in(cluster: Cluster, o: Options, paths: list[str], signals: Signals,
     for command in o.inject:
         cluster.inject(command)
     with terminal or contextlib.nullcontext():
-        what = [request(o, p, c, terminal) for p, c in zip(paths, o.commands, strict=True)]
+        who = side.user()
+        what = [(request(o, p[0], c, terminal, who), p)
+                for p, c in zip(paths, o.commands, strict=True)]  # fmt: skip
         if o.more:
             status = _run_several(cluster, what, signals, deadline, o)
         else:
-            status = run_job(cluster.start_program, what[0], signals, deadline, terminal, o)
+            status = run_job(first_found(cluster.start_program, paths[0]), what[0][0], signals,
+                             deadline, terminal, o)  # fmt: skip
     if o.stats or o.account:
         _report(cluster, o)
     return status
@@ -213,7 +261,7 @@ def announce_gdb(cluster: Cluster) -> None:
                  f"-ex 'target remote 127.0.0.1:{node.gdb_port}'")  # fmt: skip
 
 
-def run_job(starter: Callable[[frames.Run, Callable], Program], what: frames.Run, signals: Signals,
+def run_job(starter: Starter, what: frames.Run, signals: Signals,
             deadline: float | None, terminal: Terminal | None, o: Options) -> int:  # fmt: skip
     """One program with our own streams, to its end; its exit status."""
     job = Job(o.program, terminal)
@@ -227,7 +275,7 @@ def _too_late(name: str, o: Options) -> Timeout:
     return Timeout(f"{name} was still running after {o.timeout:g} s")
 
 
-def _run_several(cluster: Cluster, what: list[frames.Run], signals: Signals,
+def _run_several(cluster: Cluster, what: list[tuple[frames.Run, list[str]]], signals: Signals,
                  deadline: float | None, o: Options) -> int:  # fmt: skip
     """Programs that take turns over the processors; the first status, in their order, that is not
     0.
@@ -235,10 +283,14 @@ def _run_several(cluster: Cluster, what: list[frames.Run], signals: Signals,
     nodes = [n.name for n in cluster.plan.nodes if n.role == "processor"]
     jobs: list[Job] = []
     statuses: list[int] = []
-    for i, run in enumerate(what):
+    for i, (run, paths) in enumerate(what):
         node = nodes[i % len(nodes)]
         job = Job(f"program {i + 1} ({run.argv[0]})", label=f"{i + 1}| ")
-        job.start(lambda r, sink, node=node: cluster.start_program(r, sink, node), run, signals)
+        starter = functools.partial(cluster.start_program, node=node)
+        try:
+            job.start(first_found(starter, paths), run, signals)
+        except ProgramRefused as err:
+            job.refused = err
         jobs.append(job)
     for job in jobs:
         try:

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 
 from . import frames, host
 from .cluster import Cluster
-from .errors import LaunchError, ProgramRefused, one_line
+from .errors import Interrupted, LaunchError, ProgramRefused, one_line
 from .options import MIN_EXCACHE, Options, format_size, warn
-from .run import (EXIT_FAILED, EXIT_TIMEOUT, Interrupted, Signals, Timeout, exit_status, refused,
+from .run import (EXIT_FAILED, EXIT_TIMEOUT, Signals, Timeout, exit_status, refused,
                   remove_logs, request)  # fmt: skip
 from .streams import Capture, feed
 
@@ -121,8 +121,9 @@ def _count(stats: dict[str, dict | None], *names: str) -> int | None:
 class _Cluster:
     """One cluster of the sweep: its counters, and the program in it."""
 
-    def __init__(self, cluster: Cluster, o: Options, path: str, reader: Callable):
-        self._cluster, self._o, self._path, self._reader = cluster, o, path, reader
+    def __init__(self, cluster: Cluster, side: host.Host, path: str, reader: Callable):
+        self._cluster, self._o, self._path, self._reader = cluster, side.o, path, reader
+        self._who = side.user()
 
     def counters(self) -> dict[str, dict | None]:
         stats = self._cluster.stats()
@@ -140,7 +141,7 @@ class _Cluster:
         o = self._o
         capture = Capture()
         capture.data = {1: _Hash(), 2: _Hash()}
-        what = request(o, self._path, [o.program, *o.args], None)
+        what = request(o, self._path, [o.program, *o.args], None, self._who)
         program = self._cluster.start_program(what, capture.sink)
         capture.attach(program)
         feed(program, self._reader())
@@ -177,7 +178,7 @@ def _run_at(o: Options, share: float | None, cache: int, reader: Callable) -> Ro
     """A cluster with a cache of that size, and the program in it. ProgramRefused, Interrupted."""
     row = Row(share, cache)
     side = host.Host(dataclasses.replace(o, excache=cache))
-    path = side.guest_path(o.program)
+    path = side.guest_paths(o.program)[-1]
     laid_out = side.plan()
     cluster = Cluster(laid_out, side.prepare, o.boot_timeout, keep_logs=side.keep_logs)
     failed = False
@@ -186,7 +187,7 @@ def _run_at(o: Options, share: float | None, cache: int, reader: Callable) -> Ro
             cluster.wait_ready(everyone=True)  # all are asked what they count
             for command in o.inject:
                 cluster.inject(command)
-            _measure(row, _Cluster(cluster, o, path, reader))
+            _measure(row, _Cluster(cluster, side, path, reader))
     except LaunchError as err:
         failed = True
         row.status = EXIT_TIMEOUT if isinstance(err, Timeout) else EXIT_FAILED
@@ -303,7 +304,7 @@ def execute(o: Options) -> int:
             if o.beside_linux and not rows[0].status:
                 from . import linux as guests
 
-                path = host.Host(o).guest_path(o.program)
+                path = host.Host(o).guest_paths(o.program)[-1]
                 linux = guests.measure(o, path, reader, rows[0].peak)
     except ProgramRefused as err:
         return refused(o.program, err)
