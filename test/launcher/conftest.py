@@ -61,6 +61,7 @@ def launcher(tmp_path, monkeypatch):
     # Other runs on this machine have theirs elsewhere.
     monkeypatch.setenv("TESSERA_RUN_DIR", str(launcher.run_dir))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("TESSERA_CACHE", str(tmp_path / "cache"))
     return launcher
 
 
