@@ -297,14 +297,40 @@ static int live_begin(struct memory *m, const struct proto_file *file, struct ms
 	return err;
 }
 
+/* Only compared: one that no other claim has told. */
+static uint64_t version_of(struct memory *m, struct cached_file *cf)
+{
+	const struct file_live *lf = cf->live;
+	uint64_t version;
+
+	spin_lock(&m->page_cache.lock);
+	version = lf->changes ? hash64_pair(lf->had, lf->changes) : cf->version;
+	spin_unlock(&m->page_cache.lock);
+	return version;
+}
+
+/* A request changes the file: nothing of others comes between these two versions. */
+static void change_begin(struct memory *m, struct cached_file *cf, struct pm_file_state *out)
+{
+	assert_mutex_held(&cf->live->change);
+	out->before = version_of(m, cf);
+}
+
+static void change_end(struct memory *m, struct cached_file *cf, struct pm_file_state *out)
+{
+	assert_mutex_held(&cf->live->change);
+	out->version = version_of(m, cf);
+}
+
+/* The versions are there, unless nothing was changed. */
 static void live_end(struct memory *m, struct cached_file *cf, struct pm_file_state *out)
 {
 	struct file_live *lf = cf->live;
 
+	if (!out->before)
+		out->before = out->version = version_of(m, cf);
 	spin_lock(&m->page_cache.lock);
 	out->size = cf->size;
-	/* Only compared: one that no other claim has told. */
-	out->version = lf->changes ? hash64_pair(lf->had, lf->changes) : cf->version;
 	out->mtime_s = lf->mtime_s;
 	out->mtime_ns = lf->mtime_ns;
 	out->errors = lf->errors;
@@ -450,6 +476,22 @@ static void grow(struct memory *m, struct cached_file *cf, uint64_t size, int64_
 	file_mark_size_dirty(m, cf);
 }
 
+/* The part of @p, from a mapping, that lies inside the file; 0 bytes: nothing does. */
+static struct pm_file_page clip_page(struct memory *m, struct cached_file *cf,
+				     const struct pm_file_page *p)
+{
+	const uint64_t begin = (p->pgoff << PAGE_SHIFT) + p->first;
+	struct pm_file_page out = *p;
+	uint64_t size;
+
+	assert_mutex_held(&cf->live->change);
+	spin_lock(&m->page_cache.lock);
+	size = cf->size;
+	spin_unlock(&m->page_cache.lock);
+	out.bytes = size > begin ? (uint16_t)MIN(size - begin, (uint64_t)p->bytes) : 0;
+	return out;
+}
+
 /* All pages of @req, or those before the one that failed. */
 static int write_locked(struct memory *m, struct cached_file *cf,
 			const struct pm_file_write_req *req, const uint8_t *data)
@@ -459,22 +501,30 @@ static int write_locked(struct memory *m, struct cached_file *cf,
 	assert_mutex_held(&cf->live->change);
 	if (!cf->live->epoch)
 		return -ESTALE;
-	for (uint32_t i = 0; i < req->nr_pages && !err; i++)
-		err = write_page(m, cf, &req->pages[i], data + (size_t)i * PAGE_SIZE);
+	for (uint32_t i = 0; i < req->nr_pages && !err; i++) {
+		struct pm_file_page p = req->pages[i];
+
+		if (req->flags & PM_FILE_INSIDE)
+			p = clip_page(m, cf, &p);
+		if (p.bytes)
+			err = write_page(m, cf, &p, data + (size_t)i * PAGE_SIZE);
+	}
 	if (!err && req->nr_pages)
 		grow(m, cf, req->size, req->mtime_s, req->mtime_ns);
 	return err;
 }
 
 static int write_live(struct memory *m, struct cached_file *cf, const struct pm_file_write_req *req,
-		      const void *data)
+		      const void *data, struct pm_file_state *out)
 {
 	uint32_t flags = MS_WRITE_SYNC;
 	int err = mutex_lock_killable(&cf->live->change);
 
 	if (err)
 		return err;
+	change_begin(m, cf, out);
 	err = write_locked(m, cf, req, data);
+	change_end(m, cf, out);
 	mutex_unlock(&cf->live->change);
 	if (err || !(req->flags & PM_FILE_SYNC))
 		return err;
@@ -501,7 +551,7 @@ int file_write(struct memory *m, const struct pm_file_write_req *req, const void
 		out->node = state.node;
 	if (!cf)
 		return err;
-	err = write_live(m, cf, req, data);
+	err = write_live(m, cf, req, data, out);
 	live_end(m, cf, out);
 	return err;
 }
@@ -663,7 +713,9 @@ static int change_live(struct memory *m, struct cached_file *cf,
 		err = mutex_lock_killable(&cf->live->change);
 		if (err)
 			return err;
+		change_begin(m, cf, out);
 		err = append_locked(m, cf, req, out);
+		change_end(m, cf, out);
 		mutex_unlock(&cf->live->change);
 		return err;
 	}
@@ -671,7 +723,9 @@ static int change_live(struct memory *m, struct cached_file *cf,
 	if (err)
 		return err;
 	mutex_lock(&cf->live->change);
+	change_begin(m, cf, out);
 	err = change_locked(m, cf, req);
+	change_end(m, cf, out);
 	mutex_unlock(&cf->live->change);
 	mutex_unlock(&cf->live->flush);
 	return err;

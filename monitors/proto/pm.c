@@ -310,6 +310,8 @@ static bool mmap_req_is_valid(const struct pm_mmap_req *r)
 		return false;
 	if ((r->prot & ~(uint32_t)PM_PROT_ALL) || (r->flags & ~(uint32_t)PM_MAP_ALL))
 		return false;
+	if ((r->flags & PM_MAP_READ_ONLY) && !(r->flags & PM_MAP_SHARED))
+		return false;
 	if (!mmap_lease_is_valid(r))
 		return false;
 	if (r->object)

@@ -23,13 +23,13 @@ CODEC_FIXED(pm_file_open_req, PM_FILE_OPEN_REQ, open_req_is_valid)
 
 #define PM_FILE_STATE(F)                                                                  \
 	F(u64, size), F(u64, version), F(s64, mtime_s), F(u32, mtime_ns), F(u32, errors), \
-		F(u64, pos), F(node, node), F(zero32, reserved)
+		F(u64, pos), F(node, node), F(zero32, reserved), F(u64, before)
 
 static bool state_is_valid(const struct pm_file_state *r)
 {
 	if (r->node)
 		return !r->size && !r->version && !r->mtime_s && !r->mtime_ns && !r->errors &&
-		       !r->pos;
+		       !r->pos && !r->before;
 	return r->size <= INT64_MAX && r->pos <= r->size && time_is_valid(r->mtime_ns);
 }
 
@@ -56,6 +56,8 @@ static bool write_req_is_valid(const struct pm_file_write_req *r)
 	const bool sync = r->flags & PM_FILE_SYNC;
 
 	if (r->flags & ~(uint32_t)PM_FILE_WRITE_ALL || (!sync && r->flags & PM_FILE_DATASYNC))
+		return false;
+	if (r->flags & PM_FILE_INSIDE && (r->size || !r->nr_pages))
 		return false;
 	return r->file.node && r->size <= INT64_MAX && time_is_valid(r->mtime_ns) &&
 	       (r->nr_pages || sync) && r->nr_pages <= PM_FILE_WRITE_MAX;

@@ -202,7 +202,8 @@ FIXED_SAMPLE(pm_file_state, { .size = 4097,
 			      .mtime_s = -5,
 			      .mtime_ns = 999999999,
 			      .errors = 1,
-			      .pos = 4000 })
+			      .pos = 4000,
+			      .before = 8 })
 VARIABLE_SAMPLE(pm_file_write_req, { .file = { 77, 3, 21 },
 				     .size = 12298,
 				     .mtime_s = 5,
@@ -635,7 +636,8 @@ static const struct rejection {
 	{ "pm_file_write_req", 12, 4, 0 },
 	{ "pm_file_write_req", 16, 8, 1ull << 63 },
 	{ "pm_file_write_req", 32, 4, 1000000000 },
-	{ "pm_file_write_req", 36, 4, 4 }, /* flags */
+	{ "pm_file_write_req", 36, 4, 8 },              /* flags */
+	{ "pm_file_write_req", 36, 4, PM_FILE_INSIDE }, /* with a size */
 	{ "pm_file_write_req", 36, 4, PM_FILE_DATASYNC },
 	{ "pm_file_write_req", 40, 4, 33 },
 	{ "pm_file_write_req", 44, 4, 1 },

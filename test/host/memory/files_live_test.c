@@ -21,7 +21,9 @@ static int write_at(struct fake *f, size_t node, uint64_t pos, const void *bytes
 		    uint32_t flags)
 {
 	static uint8_t body[2048], data[PM_FILE_WRITE_MAX * PAGE_SIZE];
-	struct pm_file_write_req req = { .file = file1, .size = pos + len, .flags = flags };
+	struct pm_file_write_req req = { .file = file1,
+					 .size = flags & PM_FILE_INSIDE ? 0 : pos + len,
+					 .flags = flags };
 	struct pm_file_state_wire w;
 	uint32_t done = 0;
 	ssize_t n;
@@ -282,6 +284,34 @@ static void appends_get_their_own_bytes(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* Whole pages from a mapping: the end of the file stays where others have put it. */
+static void stores_into_mappings_stay_inside(struct ktest *t)
+{
+	uint64_t version;
+	struct fake f;
+
+	start(&f, 1, 0);
+	fill_text();
+	ASSERT_EQ(t, write_at(&f, 0, 0, text, PAGE_SIZE + 10, 0), 0);
+	version = state.version;
+	memset(text, 'm', 3 * PAGE_SIZE);
+	ASSERT_EQ(t, write_at(&f, 0, 0, text, 3 * PAGE_SIZE, PM_FILE_INSIDE), 0);
+	EXPECT_EQ(t, state.size, PAGE_SIZE + 10);
+	EXPECT_EQ(t, state.before, version);
+	EXPECT_NE(t, state.version, version);
+	EXPECT_TRUE(t, reads(&f, 0, text, PAGE_SIZE + 10));
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, 5, 0), 0);
+	version = state.version;
+	ASSERT_EQ(t, write_at(&f, 0, PAGE_SIZE, text, PAGE_SIZE, PM_FILE_INSIDE), 0);
+	EXPECT_EQ(t, state.size, 5);
+	EXPECT_EQ(t, state.before, version);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.before, state.version);
+	EXPECT_EQ(t, f.files[0].size, 5);
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes, "mmmmm\0\0", 7), 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static void what_storage_refuses_is_counted_once(struct ktest *t)
 {
 	uint64_t version;
@@ -467,6 +497,7 @@ static const struct ktest_case cases[] = {
 	KTEST(writers_wait_at_the_limit),
 	KTEST(truncation_both_ways),
 	KTEST(appends_get_their_own_bytes),
+	KTEST(stores_into_mappings_stay_inside),
 	KTEST(what_storage_refuses_is_counted_once),
 	KTEST(storage_that_is_away_loses_nothing),
 	KTEST(one_node_has_the_claim),

@@ -85,9 +85,10 @@ enum pm_vma_flags {
 	PM_VMA_HEAP = 1 << 2,  /* brk */
 	PM_VMA_FILE = 1 << 3,  /* file and pgoff are valid */
 	PM_VMA_NORESERVE = 1 << 4,
-	PM_VMA_OBJECT = 1 << 5, /* pages of a page-only space: object and pgoff are valid */
-	PM_VMA_LEASE = 1 << 6,  /* the processor maps, unmaps and protects in it by itself */
-	PM_VMA_ALL = 127,
+	PM_VMA_OBJECT = 1 << 5,    /* pages of a page-only space: object and pgoff are valid */
+	PM_VMA_LEASE = 1 << 6,     /* the processor maps, unmaps and protects in it by itself */
+	PM_VMA_READ_ONLY = 1 << 7, /* PM_MAP_READ_ONLY; with PM_VMA_SHARED */
+	PM_VMA_ALL = 255,
 };
 
 struct pm_vma_wire {
@@ -212,7 +213,9 @@ enum pm_map_flags {                      /* our own numbers; the processor trans
 	PM_MAP_STACK = 1 << 3,
 	PM_MAP_NORESERVE = 1 << 4,
 	PM_MAP_LOW = 1 << 5, /* below PM_LOW_TOP, unless the place is fixed */
-	PM_MAP_ALL = 63,
+	/* PM_MAP_SHARED of a file that is not open for writing: no right to write comes later */
+	PM_MAP_READ_ONLY = 1 << 6,
+	PM_MAP_ALL = 127,
 };
 
 struct pm_mmap_req_wire {
@@ -595,8 +598,9 @@ struct pm_file_state_wire {
 	/* 0; or the memory node that has the file's page cache: nothing was done, all else is 0 */
 	le32_t node;
 	le32_t reserved;
+	le64_t before; /* the version before the request: another one, if others changed the file */
 };
-static_assert(sizeof(struct pm_file_state_wire) == 48, "pm_file_state is ABI");
+static_assert(sizeof(struct pm_file_state_wire) == 56, "pm_file_state is ABI");
 
 #define PM_FILE_WRITE_MAX 32
 
@@ -611,13 +615,15 @@ static_assert(sizeof(struct pm_file_page_wire) == 16, "pm_file_page is ABI");
 enum pm_file_write_flags {
 	PM_FILE_SYNC = 1 << 0,     /* answered when the disk has all writes to the file so far */
 	PM_FILE_DATASYNC = 1 << 1, /* with PM_FILE_SYNC: and what is needed to read them, no more */
-	PM_FILE_WRITE_ALL = 3,
+	/* Pages that programs have stored into: what lies behind the end is not written. */
+	PM_FILE_INSIDE = 1 << 2,
+	PM_FILE_WRITE_ALL = 7,
 };
 
 /* Header, then nr_pages page records, ascending; the bulk holds the pages, 4 KiB each. */
 struct pm_file_write_req_wire {
 	struct proto_file_wire file;
-	le64_t size; /* the file is at least so long afterwards */
+	le64_t size; /* the file is at least so long afterwards; 0 with PM_FILE_INSIDE */
 	le64_t mtime_s;
 	le32_t mtime_ns;
 	le32_t flags;    /* enum pm_file_write_flags */
@@ -1037,6 +1043,7 @@ struct pm_file_state {
 	uint32_t errors;
 	uint64_t pos;
 	uint32_t node; /* 0: the rest counts */
+	uint64_t before;
 };
 
 void pm_file_state_encode(const struct pm_file_state *rep, struct pm_file_state_wire *w);
