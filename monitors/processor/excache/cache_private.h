@@ -20,9 +20,11 @@ struct cache_set {
 	struct list_head
 		resident __guarded_by(&lock); /* FILLING and VALID; in the policy's order */
 	struct list_head inflight __guarded_by(&lock); /* WRITEBACK */
-	uint64_t gen; /* atomic: grows, under the lock, when a line's state or last pin changes */
-	uint8_t duel; /* const: enum duel_side */
-	bool noted;   /* atomic: in the list of sets that reclaim is to look at */
+	/* atomic: grows, under the lock, when a line's state or last pin changes */
+	uint64_t gen;
+	uint32_t nr_file_dirty __guarded_by(&lock); /* lines with line.file_dirty */
+	uint8_t duel;                               /* const: enum duel_side */
+	bool noted;                    /* atomic: in the list of sets that reclaim is to look at */
 	struct list_head reclaim_link; /* reclaim.c */
 	struct waitqueue changed;
 };
@@ -321,6 +323,18 @@ void tlb_gather_flush(struct tlb_gather *g);
  */
 bool line_map_first_locked(struct line *line, struct aspace *as, vaddr_t vaddr, uint32_t prot,
 			   uint64_t seq);
+
+/* Take the right to write from every mapping of @line, and flush: clean from then on. */
+void line_write_protect_locked(struct line *line);
+
+/* --- file_dirty.c --------------------------------------------------------------------- */
+
+enum file_dirty_flags {
+	FILE_DIRTY = 1 << 0,   /* mapped for writing since it was copied: in object.dirty */
+	FILE_WRITING = 1 << 1, /* its copy is on the way to the memory node */
+};
+/* @line loses its tag, and what was stored into it is forgotten. object.lock is held. */
+void file_dirty_forget_locked(struct cache_set *set, struct line *line) __must_hold(&set->lock);
 
 /* --- fill.c -------------------------------------------------------------------------- */
 

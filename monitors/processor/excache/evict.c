@@ -47,13 +47,13 @@ static void writeback_cancel(struct object *obj)
 /* A write-back of it is counted if it may be evicted. */
 static bool may_go(struct line *line)
 {
-	return writeback_begin(line->obj, line->pgoff);
+	return !line->file_dirty && writeback_begin(line->obj, line->pgoff);
 }
 
 /* Reclaim is to evict it, if it may go by then. */
 static bool may_be_chosen(struct line *line)
 {
-	return !(line->flags & LINE_CHOSEN);
+	return !(line->flags & LINE_CHOSEN) && !line->file_dirty;
 }
 
 struct line *victim_locked(struct cache_set *set)
@@ -103,6 +103,7 @@ static bool evict_locked(struct cache_set *set, struct claim *c, struct line **f
 	line_unmap_all_locked(old);
 	steps_mark(STEP_UNMAP);
 	if (old->flags & LINE_DIRTY) {
+		ASSERT(old->obj->kind != OBJECT_FILE);
 		steps_note_dirty();
 		counter_inc(&excache_evict_dirty);
 		start_writeback_locked(set, old);

@@ -30,6 +30,7 @@
 
 #include "cache_private.h"
 #include "credit.h"
+#include "file_dirty.h"
 #include "late.h"
 #include "owner.h"
 #include "prefetch.h"
@@ -257,8 +258,10 @@ struct object *line_detach_locked(struct cache_set *set, struct line *line)
 	spin_lock(&obj->lock);
 	list_del(&line->obj_link);
 	obj->nr_lines--;
-	if (file)
+	if (file) {
 		window_remove_locked(obj, line);
+		file_dirty_forget_locked(set, line);
+	}
 	if ((line->flags & LINE_PLOCAL) && obj->kind == OBJECT_SHARED)
 		obj->nr_pages--; /* neither cached nor stored any more */
 	if ((line->flags & LINE_PREFETCH) && line->state != LINE_FILLING)
@@ -580,7 +583,9 @@ int excache_init(const struct excache_ops *ops)
 	pr_info("%u sets of %u lines and %u spare, %llu KiB, policy %s\n", excache.nr_sets,
 		excache.nr_ways, excache.nr_spare, (unsigned long long)excache.nr_lines * 4,
 		excache.policy->name);
-	err = late_init();
+	err = file_dirty_init();
+	if (!err)
+		err = late_init();
 	if (!err)
 		err = object_ends_init();
 	if (!err)

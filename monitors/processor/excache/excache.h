@@ -68,12 +68,16 @@ struct line {
 	uint32_t credit_node; /* set lock: node that reserved a frame for a LINE_PLOCAL line */
 	uint32_t set;         /* which set it is or was in; valid while the line has mappings */
 	uint8_t age;          /* set lock: DRRIP, 0 to 3: how far away the next use is */
+	/* set lock, and the object's: enum file_dirty_flags; of a file that changes, else 0 */
+	uint8_t file_dirty;
 	struct line_map first_map; /* set lock: used when first_map.as is not NULL */
 	struct list_head maps;     /* set lock: the others */
 	struct list_head set_link; /* set lock; free list lock when FREE */
 	struct list_head obj_link; /* object lock */
-	struct list_head wb_link;  /* write-back queue lock */
-	uint64_t seq;              /* of the write-back under way */
+	/* write-back queue lock; of a file's line: in object.dirty, object lock */
+	struct list_head wb_link;
+	/* of the write-back under way; of a file's line: when it was marked, object lock */
+	uint64_t seq;
 };
 
 enum excache_how {
@@ -154,6 +158,8 @@ void line_mark_dirty(struct line *line);
 void excache_drop(struct object *obj, uint64_t first, uint64_t end);
 /* -EINTR: the thread is to be killed, and some of the lines may be left. */
 int excache_drop_killable(struct object *obj, uint64_t first, uint64_t end) __must_check;
+/* The same, but lines stay into which programs may have stored: file_dirty.h. */
+int excache_drop_clean(struct object *obj, uint64_t first, uint64_t end) __must_check;
 /*
  * The same of the top of @as, whose page table lives as long as the call: its TLB flushes are made
  * for many at once.

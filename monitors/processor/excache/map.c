@@ -92,6 +92,30 @@ bool line_is_dirty_locked(const struct line *line)
 	return false;
 }
 
+static void map_write_protect(const struct line_map *map)
+{
+	struct pgtable_entry e;
+
+	spin_lock(&map->as->lock);
+	if (pgtable_query(map->as->pt, map->vaddr, &e) && ((e.prot & PGT_WRITE) || e.dirty)) {
+		(void)pgtable_protect(map->as->pt, map->vaddr, e.prot & ~PGT_WRITE);
+		(void)pgtable_test_clear_dirty(map->as->pt, map->vaddr);
+		tlb_flush_range(map->as->pt, map->vaddr, map->vaddr + PAGE_SIZE);
+	}
+	spin_unlock(&map->as->lock);
+}
+
+void line_write_protect_locked(struct line *line)
+{
+	const struct line_map *map;
+
+	assert_spin_held(&set_of_line(line)->lock);
+	if (line->first_map.as)
+		map_write_protect(&line->first_map);
+	list_for_each_entry(map, &line->maps, link)
+		map_write_protect(map);
+}
+
 /* --- changes that are flushed together -------------------------------------------------- */
 
 static void gather(struct tlb_gather *g, struct pgtable *pt, vaddr_t vaddr)
@@ -348,15 +372,16 @@ int excache_map(struct aspace *as, vaddr_t vaddr, struct line *line, uint32_t pr
 
 #define RANGE_BATCH 64
 
-/* Up to RANGE_BATCH pages of [first, end) that have a line, in no order. */
-static size_t collect(struct object *obj, uint64_t first, uint64_t end, uint64_t *pgoffs)
+/* Up to RANGE_BATCH pages of [first, end) that have a line, in no order. @clean: not marked. */
+static size_t collect(struct object *obj, uint64_t first, uint64_t end, bool clean,
+		      uint64_t *pgoffs)
 {
 	struct line *line;
 	size_t nr = 0;
 
 	spin_lock(&obj->lock);
 	list_for_each_entry(line, &obj->lines, obj_link) {
-		if (line->pgoff - first >= end - first)
+		if (line->pgoff - first >= end - first || (clean && line->file_dirty))
 			continue;
 		pgoffs[nr++] = line->pgoff;
 		if (nr == RANGE_BATCH)
@@ -416,6 +441,7 @@ static void drop_unmap_locked(struct drop *d, struct line *line)
 /* How lines are dropped. */
 #define DROP_FLUSH    0x1u /* dirty ones are stored first */
 #define DROP_KILLABLE 0x2u /* -EINTR instead of a wait of a thread that is to be killed */
+#define DROP_CLEAN    0x4u /* not those that are marked: file_dirty.h */
 
 /* Drop one line, once nothing uses it. */
 static int drop_one(struct object *obj, uint64_t pgoff, unsigned int how, struct drop *d)
@@ -431,7 +457,7 @@ static int drop_one(struct object *obj, uint64_t pgoff, unsigned int how, struct
 		spin_lock(&set->lock);
 		gen = set->gen;
 		line = set_find_locked(set, obj, pgoff);
-		if (!line)
+		if (!line || ((how & DROP_CLEAN) && line->file_dirty))
 			break;
 		if (line->state == LINE_VALID && line->pins == 0) {
 			if (flush)
@@ -520,7 +546,7 @@ static int drop_range(struct object *obj, struct aspace *as, uint64_t first, uin
 		return drop_pages(obj, as, pgoffs, nr, how);
 	}
 	do {
-		nr = collect(obj, first, end, pgoffs);
+		nr = collect(obj, first, end, how & DROP_CLEAN, pgoffs);
 		err = drop_pages(obj, as, pgoffs, nr, how);
 	} while (nr > 0 && !err);
 	return err;
@@ -534,6 +560,11 @@ void excache_drop(struct object *obj, uint64_t first, uint64_t end)
 int excache_drop_killable(struct object *obj, uint64_t first, uint64_t end)
 {
 	return drop_range(obj, NULL, first, end, DROP_KILLABLE);
+}
+
+int excache_drop_clean(struct object *obj, uint64_t first, uint64_t end)
+{
+	return drop_range(obj, NULL, first, end, DROP_KILLABLE | DROP_CLEAN);
 }
 
 void excache_drop_top(struct aspace *as, uint64_t first, uint64_t end)

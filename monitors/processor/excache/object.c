@@ -198,6 +198,7 @@ struct object *object_live_get(const struct file_id *file, uint64_t fsid)
 		object_init(fresh, OBJECT_FILE, hash64_pair(file->ino, file->node) >> 1);
 		fresh->file = *file;
 		fresh->live = true;
+		list_init(&fresh->dirty);
 		fresh->dev = (uint32_t)(fsid & 0xffff);
 	}
 	spin_lock(&file_lock);
@@ -226,6 +227,7 @@ void object_put(struct object *obj)
 	nr_files--;
 	spin_unlock(&file_lock);
 	windows_destroy(obj);
+	kfree(obj->owner);
 	kfree(obj->path);
 	kfree(obj);
 }

@@ -113,8 +113,16 @@ struct object {
 	/* OBJECT_FILE */
 	struct file_id file; /* const */
 	bool live;           /* const: it changes; else it is one version of the file */
-	uint64_t version;    /* const; live: the changes' mutex, vfs/live.c */
-	uint32_t node;       /* live, atomic: memory node that caches it; 0: by placement */
+	/* live: lines that were mapped for writing (line.wb_link), file_dirty.c */
+	struct list_head dirty __guarded_by(&lock);
+	size_t nr_dirty __guarded_by(&lock);      /* these, and those whose copy is on its way */
+	uint64_t dirty_stamp __guarded_by(&lock); /* of the last line that was marked */
+	bool sealed __guarded_by(&lock);          /* no line is marked for now */
+	struct list_head dirty_link;              /* file_dirty.c's lock */
+	uint64_t dirty_since, dirty_round;        /* file_dirty.c's lock */
+	void *owner;      /* live, atomic: set once, vfs/live.c's; freed with the object */
+	uint64_t version; /* const; live: the changes' mutex, vfs/live.c */
+	uint32_t node;    /* live, atomic: memory node that caches it; 0: by placement */
 	/* bytes; file: const, of this version; live: atomic, as known here; shared: lock */
 	uint64_t size;
 	uint32_t dev; /* const: st_dev */

@@ -216,6 +216,7 @@ static bool evicted_clean(struct line *line)
 	struct object *put;
 
 	if (line->flags & LINE_DIRTY) {
+		ASSERT(line->obj->kind != OBJECT_FILE);
 		counter_inc(&excache_evict_dirty);
 		if (line->flags & LINE_CLEANED) {
 			counter_inc(&reclaim_again);

@@ -52,7 +52,9 @@ static void count_valid_locked(struct line *line, struct memory_usage *u)
 {
 	assert_spin_held(&set_of_line(line)->lock);
 	switch (line->obj->kind) {
-	case OBJECT_FILE: /* never dirty */
+	case OBJECT_FILE:
+		u->dirty += (line->file_dirty & FILE_DIRTY) != 0;
+		u->writeback += (line->file_dirty & FILE_WRITING) != 0;
 		u->mapped += line->nr_maps > 0 || window_is_mapped(line->obj, line);
 		return;
 	case OBJECT_SHARED:

@@ -20,6 +20,7 @@
 #include <mm/frame.h>
 #include <processor/account/account.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/file_dirty.h>
 #include <processor/excache/prefetch.h>
 #include <processor/excache/steps.h>
 #include <processor/vdso/vdso.h>
@@ -58,6 +59,27 @@ static int file_line(const struct vma *v, vaddr_t vaddr, struct line **out)
 	err = excache_get(v->file, pgoff, EXCACHE_FETCH, out);
 	if (!err)
 		prefetch_fault(v->file, pgoff, ((v->end - vaddr) >> PAGE_SHIFT) - 1);
+	return err;
+}
+
+/* The same, to be mapped for writing. */
+static int file_line_to_write(const struct vma *v, vaddr_t vaddr, struct line **out)
+{
+	const uint64_t pgoff = v->pgoff + ((vaddr - v->start) >> PAGE_SHIFT);
+	int err;
+
+	if (v->file->kind == OBJECT_SHARED)
+		return file_line(v, vaddr, out);
+	do {
+		err = file_dirty_check(v->file, pgoff);
+		/* A truncation that comes now drops the line, or the node tells of the end. */
+		if (!err)
+			err = file_line(v, vaddr, out);
+		if (err || file_dirty_mark(*out))
+			return err;
+		excache_put(*out);
+		err = file_dirty_wait(v->file, pgoff);
+	} while (!err);
 	return err;
 }
 
@@ -129,8 +151,10 @@ static int resolve(struct aspace *as, const struct vma *v, vaddr_t vaddr, enum f
 	/* A page that may be written may be read, also if it cannot be mapped for writing yet. */
 	*r = (struct resolved){ .prot = v->prot | VMA_PROT_READ, .newest = true };
 	if (v->file && (v->flags & VMA_SHARED)) {
+		if (access & FAULT_ACC_WRITE)
+			return file_line_to_write(v, vaddr, &r->line);
 		if (v->file->kind == OBJECT_FILE)
-			r->prot &= ~(uint32_t)VMA_PROT_WRITE; /* a file's line is never dirty */
+			r->prot &= ~(uint32_t)VMA_PROT_WRITE; /* the first store marks it */
 		return file_line(v, vaddr, &r->line);
 	}
 	err = anon_find(as, vpn, seq, &from, &r->line);
@@ -151,8 +175,8 @@ static int check_rights(const struct vma *v, enum fault_access access)
 {
 	/* As on the hardware, what may be written or executed may be read. */
 	if ((access & FAULT_ACC_WRITE) &&
-	    (!(v->prot & VMA_PROT_WRITE) ||
-	     (v->file && v->file->kind == OBJECT_FILE && (v->flags & VMA_SHARED))))
+	    (!(v->prot & VMA_PROT_WRITE) || (v->file && v->file->kind == OBJECT_FILE &&
+					     !v->file->live && (v->flags & VMA_SHARED))))
 		return -EACCES;
 	if ((access & FAULT_ACC_EXEC) && !(v->prot & VMA_PROT_EXEC))
 		return -EACCES;

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ExCache: dirty lines of files that change.
+ *
+ * Flow:	a fault that maps a file's line for writing marks it first. A marked line stays in
+ *		the cache until the layer above (vfs/live_map.c) has copied it, with the right to
+ *		write taken from all page tables, sent the copy to the memory node that caches the
+ *		file, and said so. A store after the copy faults, and marks the line again.
+ * Invariants:	a line of a file that is mapped for writing is marked or pinned. A marked line is
+ *		never evicted, so reclaim never waits for a file. At most excache.file_dirty bytes
+ *		are marked, and half of the lines of a set: a miss finds another line to evict.
+ * Locking:	a set's lock and the object's for each change of a mark.
+ * Limits:	with excache.ways=1 a marked line is all that its set has: misses there live on the
+ *		spare frames until it is clean.
+ */
+#pragma once
+
+#include <lib/compiler.h>
+#include <lib/types.h>
+
+struct line;
+struct object;
+
+/* Functions of the layer above. */
+struct file_dirty_ops {
+	/* Bytes of the file, as the memory node knows them. Negative errno. */
+	int (*size)(struct object *obj, uint64_t *size);
+	/* Write back what is dirty of pages [first, end); @sync: to the disk. Killable. */
+	int (*flush)(struct object *obj, uint64_t first, uint64_t end, bool sync);
+};
+
+/* Once, before the first live object. */
+void file_dirty_set_ops(const struct file_dirty_ops *ops);
+/* Was that done: may there be such files? */
+bool file_dirty_is_used(void);
+/* Part of excache_init(): the limit. */
+int file_dirty_init(void) __must_check;
+
+/* --- faults ---------------------------------------------------------------------------- */
+
+/* May page @pgoff of a mapping be stored to? -EIO: it lies behind the end; others as size(). */
+int file_dirty_check(struct object *obj, uint64_t pgoff) __must_check;
+/*
+ * @line, which is pinned, will be mapped for writing before it is unpinned. False: not now; unpin
+ * it, and begin again after file_dirty_wait().
+ */
+bool file_dirty_mark(struct line *line) __must_check;
+/* Until one more may perhaps be marked. -EINTR: the thread is to be killed. */
+int file_dirty_wait(struct object *obj, uint64_t pgoff) __must_check;
+
+/* --- write-back ------------------------------------------------------------------------ */
+
+/* Lines that are marked from now on have this stamp or a later one. */
+uint64_t file_dirty_stamp(struct object *obj);
+/* Up to @max marked pages of [first, end) from before @stamp, ascending, into @pgoffs. */
+size_t file_dirty_list(struct object *obj, uint64_t first, uint64_t end, uint64_t stamp,
+		       uint64_t *pgoffs, size_t max);
+/*
+ * Copy the marked page @pgoff to @to, and take the right to write to it from all page tables.
+ * file_dirty_done() is due. -ENOENT: it is not marked any more; -EINTR.
+ */
+int file_dirty_take(struct object *obj, uint64_t pgoff, void *to) __must_check;
+/* The node has the copy; @again: it has not, so the line is marked as before. */
+void file_dirty_done(struct object *obj, uint64_t pgoff, bool again);
+/* No line of @obj is marked until file_dirty_unseal(). The caller lets one do so at a time. */
+void file_dirty_seal(struct object *obj);
+void file_dirty_unseal(struct object *obj);
+/* Is a line of @obj marked? A hint without its lock. */
+bool file_dirty_any(const struct object *obj);
+
+/* For the thread that writes behind: a reason to run, before @deadline_ns. */
+void file_dirty_wait_due(uint64_t deadline_ns);
+/* The object that waits longest, if it is due; a reference. NULL: none. */
+struct object *file_dirty_next_due(void);
+/*
+ * For a thread that wants each object which has such a line now: a number, and until NULL an object
+ * that was not given for it or for a later one; a reference.
+ */
+uint64_t file_dirty_round(void);
+struct object *file_dirty_next_of(uint64_t round);
+/* @obj is due now, if a line of it is marked. */
+void file_dirty_soon(struct object *obj);
+
+/* For mm: flush() of @obj. */
+int file_dirty_flush(struct object *obj, uint64_t first, uint64_t end, bool sync) __must_check;
