@@ -8,6 +8,7 @@
 #include <arch/cpu.h>
 #include <cluster/start.h>
 #include <kernel/initcall.h>
+#include <kernel/printk.h>
 #include <processor/account/account.h>
 #include <processor/excache/excache.h>
 #include <processor/ipc/futex.h>
@@ -16,6 +17,7 @@
 #include <processor/procfs/system.h>
 #include <processor/syscall/strace.h>
 #include <processor/tty/tty.h>
+#include <processor/vfs/live.h>
 
 static void run_program(struct ctl_prog *prog, const struct ctl_run *run)
 {
@@ -27,8 +29,18 @@ static void signal_program(struct ctl_prog *prog, uint32_t signo)
 	process_signal_prog(prog, (int)signo);
 }
 
+/* The memory nodes end later: what programs have stored into mappings of files goes there. */
+static void flush_files(void)
+{
+	const int err = live_flush_all();
+
+	if (err)
+		pr_err("bytes that were stored into mappings of files are lost: error %d\n", err);
+}
+
 static const struct ctl_ops ctl_ops = {
 	.run = run_program,
+	.shutdown = flush_files,
 	.signal = signal_program,
 	.winsize = tty_resize_prog,
 };

@@ -12,13 +12,17 @@
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/prng.h>
+#include <mm/slab.h>
 #include <processor/client/file_node.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/file_dirty.h>
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/inode.h>
 #include <processor/vfs/live.h>
 #include <processor/vfs/uio.h>
+
+#include "../../monitors/processor/vfs/live_private.h"
 
 #define PAGES 64u
 #define SIZE  (PAGES * PAGE_SIZE)
@@ -30,6 +34,7 @@ static struct {
 	uint64_t size, version;
 	uint32_t errors, asked;
 	unsigned int writes, syncs, changes, opens;
+	uint64_t before;
 	int fail; /* the next call ends with it */
 } node;
 
@@ -47,6 +52,7 @@ static int answer(uint32_t *who, struct file_state *out)
 		*who = 0;
 	*out = (struct file_state){ .size = node.size,
 				    .version = node.version,
+				    .before = node.before,
 				    .errors = node.errors };
 	return err;
 }
@@ -79,12 +85,18 @@ void file_buf_put(struct file_buf *buf)
 int file_node_write(const struct file_id *file, uint32_t *who, const struct file_pieces *what,
 		    struct file_buf *buf, struct file_state *out)
 {
+	node.before = node.version;
 	if (!node.fail) {
-		for (uint32_t i = 0; i < what->nr; i++)
-			memcpy(node.bytes + what->pieces[i].pgoff * PAGE_SIZE +
-				       what->pieces[i].first,
-			       buf->data + i * PAGE_SIZE + what->pieces[i].first,
-			       what->pieces[i].bytes);
+		for (uint32_t i = 0; i < what->nr; i++) {
+			const uint64_t pos =
+				what->pieces[i].pgoff * PAGE_SIZE + what->pieces[i].first;
+			uint64_t len = what->pieces[i].bytes;
+
+			if (what->inside)
+				len = pos < node.size ? MIN(len, node.size - pos) : 0;
+			memcpy(node.bytes + pos, buf->data + i * PAGE_SIZE + what->pieces[i].first,
+			       len);
+		}
 		node.size = MAX(node.size, what->size);
 		node.version++;
 		node.writes++;
@@ -104,6 +116,7 @@ int file_node_change(const struct file_id *file, uint32_t *who, enum file_op op,
 	const uint64_t pos = node.size;
 	int err;
 
+	node.before = node.version;
 	if (node.fail)
 		return answer(who, out);
 	if (op == FILE_APPEND) {
@@ -126,10 +139,13 @@ int file_node_change(const struct file_id *file, uint32_t *who, enum file_op op,
 
 static struct {
 	struct line line;
-	bool there;
+	bool there, dirty, writing;
+	uint64_t stamp;
 	uint8_t data[PAGE_SIZE];
 } cache[PAGES];
 static struct object object;
+static uint64_t last_stamp;
+static const struct file_dirty_ops *ops;
 static unsigned int fetches;
 static int references;
 
@@ -182,7 +198,113 @@ void *line_data(const struct line *line)
 void excache_drop(struct object *obj, uint64_t first, uint64_t end)
 {
 	for (uint64_t i = first; i < MIN(end, (uint64_t)PAGES); i++)
-		cache[i].there = false;
+		cache[i].there = cache[i].dirty = cache[i].writing = false;
+}
+
+int excache_drop_clean(struct object *obj, uint64_t first, uint64_t end)
+{
+	for (uint64_t i = first; i < MIN(end, (uint64_t)PAGES); i++)
+		cache[i].there = cache[i].dirty;
+	return 0;
+}
+
+/* Dirty lines, as file_dirty.c has them; a store is store(). */
+uint64_t file_dirty_stamp(struct object *obj)
+{
+	return last_stamp + 1;
+}
+
+bool file_dirty_any(const struct object *obj)
+{
+	for (uint64_t i = 0; i < PAGES; i++) {
+		if (cache[i].dirty || cache[i].writing)
+			return true;
+	}
+	return false;
+}
+
+size_t file_dirty_list(struct object *obj, uint64_t first, uint64_t end, uint64_t stamp,
+		       uint64_t *pgoffs, size_t max)
+{
+	size_t nr = 0;
+
+	for (uint64_t i = first; i < MIN(end, (uint64_t)PAGES) && nr < max; i++) {
+		if (cache[i].dirty && cache[i].stamp < stamp)
+			pgoffs[nr++] = i;
+	}
+	return nr;
+}
+
+int file_dirty_take(struct object *obj, uint64_t pgoff, void *to)
+{
+	if (!cache[pgoff].dirty)
+		return -ENOENT;
+	cache[pgoff].dirty = false;
+	cache[pgoff].writing = true;
+	memcpy(to, cache[pgoff].data, PAGE_SIZE);
+	return 0;
+}
+
+void file_dirty_done(struct object *obj, uint64_t pgoff, bool again)
+{
+	if (!cache[pgoff].writing)
+		return;
+	cache[pgoff].writing = false;
+	cache[pgoff].dirty |= again;
+}
+
+void file_dirty_seal(struct object *obj)
+{
+	obj->sealed = true;
+}
+
+void file_dirty_unseal(struct object *obj)
+{
+	obj->sealed = false;
+}
+
+bool file_dirty_is_used(void)
+{
+	return ops;
+}
+
+void file_dirty_set_ops(const struct file_dirty_ops *given)
+{
+	ops = given;
+}
+
+void file_dirty_wait_due(uint64_t deadline_ns)
+{
+}
+
+struct object *file_dirty_next_due(void)
+{
+	return NULL;
+}
+
+uint64_t file_dirty_round(void)
+{
+	return 1;
+}
+
+struct object *file_dirty_next_of(uint64_t round)
+{
+	return NULL;
+}
+
+/* A program stores into its shared mapping. */
+static void store(struct ktest *t, uint64_t pos, const void *bytes, size_t len)
+{
+	const uint64_t pgoff = pos / PAGE_SIZE;
+	struct line *line;
+
+	ASSERT_FALSE(t, object.sealed);
+	ASSERT_EQ(t, excache_get(&object, pgoff, EXCACHE_FETCH, &line), 0);
+	memcpy(cache[pgoff].data + pos % PAGE_SIZE, bytes, len);
+	if (!cache[pgoff].dirty)
+		cache[pgoff].stamp = ++last_stamp;
+	cache[pgoff].dirty = true;
+	excache_put(line);
 }
 
 int excache_drop_killable(struct object *obj, uint64_t first, uint64_t end)
@@ -217,6 +339,7 @@ static struct inode inode;
 static void start(void)
 {
 	memset(&node, 0, sizeof(node));
+	kfree(object.owner);
 	memset(cache, 0, sizeof(cache));
 	memset(&object, 0, sizeof(object));
 	node.version = 1;
@@ -236,7 +359,8 @@ static int open_file(struct file *f, uint32_t flags)
 
 static void close_file(struct file *f)
 {
-	f->ops->release(f); /* and file_put() puts the object, which live_open() has got */
+	f->ops->release(f);
+	object_put(f->object); /* as file_put() does */
 }
 
 static ssize_t write_at(struct file *f, uint64_t pos, const void *bytes, size_t len)
@@ -369,6 +493,129 @@ static void a_write_that_fails_leaves_no_bytes(struct ktest *t)
 	close_file(&f);
 }
 
+static void stores_reach_the_node(struct ktest *t)
+{
+	char got[8] = "";
+	struct file f;
+
+	start();
+	memcpy(node.bytes, "0123456789", 10);
+	node.size = 10;
+	ASSERT_EQ(t, open_file(&f, O_RDWR), 0);
+	store(t, 2, "ab", 2);
+	/* read(2) and write(2) use the same line, and a write leaves it dirty. */
+	EXPECT_EQ(t, read_at(&f, 0, got, 5), 5);
+	EXPECT_EQ(t, memcmp(got, "01ab4", 5), 0);
+	EXPECT_EQ(t, write_at(&f, 4, "W", 1), 1);
+	EXPECT_EQ(t, memcmp(node.bytes, "0123W56789", 10), 0);
+	/* Behind the end a program may store, too: that is no part of the file. */
+	store(t, 10, "junk", 4);
+	EXPECT_EQ(t, f.ops->fsync(&f, false), 0);
+	EXPECT_EQ(t, memcmp(node.bytes, "01abW56789\0\0\0\0", 14), 0);
+	EXPECT_EQ(t, node.size, 10);
+	EXPECT_EQ(t, node.writes, 2);
+	EXPECT_EQ(t, node.syncs, 1);
+	EXPECT_FALSE(t, file_dirty_any(&object));
+	/* And it is not when the file grows, by any way. */
+	EXPECT_EQ(t, write_at(&f, 13, "x", 1), 1);
+	EXPECT_EQ(t, read_at(&f, 9, got, 5), 5);
+	EXPECT_EQ(t, memcmp(got, "9\0\0\0x", 5), 0);
+	store(t, 14, "junk", 4);
+	ASSERT_EQ(t, live_truncate(&f.attr.file, 0, 17), 0);
+	EXPECT_EQ(t, read_at(&f, 13, got, 4), 4);
+	EXPECT_EQ(t, memcmp(got, "x\0\0\0", 4), 0);
+	/* Only what was stored before close() need be there: close-to-open. */
+	store(t, 0, "C", 1);
+	close_file(&f);
+	EXPECT_EQ(t, node.bytes[0], 'C');
+	EXPECT_EQ(t, references, 0);
+}
+
+static void truncations_forget_stores(struct ktest *t)
+{
+	struct file f;
+
+	start();
+	node.size = 3 * PAGE_SIZE;
+	ASSERT_EQ(t, open_file(&f, O_RDWR), 0);
+	for (uint64_t i = 0; i < 3; i++)
+		store(t, i * PAGE_SIZE + 10, "stored", 6);
+	ASSERT_EQ(t, live_truncate(&f.attr.file, 0, PAGE_SIZE + 12), 0);
+	EXPECT_EQ(t, f.ops->fsync(&f, false), 0);
+	EXPECT_EQ(t, memcmp(node.bytes + 10, "stored", 6), 0);
+	EXPECT_EQ(t, memcmp(node.bytes + PAGE_SIZE + 10, "st\0\0\0\0", 6), 0);
+	EXPECT_EQ(t, node.bytes[2 * PAGE_SIZE + 10], 0);
+	/* A hole keeps what lies beside it. */
+	store(t, 20, "left and right", 14);
+	ASSERT_EQ(t, f.ops->fallocate(&f, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 25, 3), 0);
+	EXPECT_FALSE(t, object.sealed);
+	EXPECT_EQ(t, f.ops->fsync(&f, false), 0);
+	EXPECT_EQ(t, memcmp(node.bytes + 20, "left \0\0\0 right", 14), 0);
+	close_file(&f);
+}
+
+static void stores_that_cannot_be_sent(struct ktest *t)
+{
+	char got[8] = "";
+	struct file f;
+
+	start();
+	node.size = 10;
+	ASSERT_EQ(t, open_file(&f, O_RDWR), 0);
+	/* Not now: they stay. */
+	store(t, 0, "kept", 4);
+	node.fail = -ENOMEM;
+	EXPECT_EQ(t, f.ops->fsync(&f, false), -ENOMEM);
+	EXPECT_TRUE(t, file_dirty_any(&object));
+	/* The node is gone: its successor gets them. */
+	node.fail = -EHOSTDOWN;
+	placed = 12;
+	EXPECT_EQ(t, f.ops->fsync(&f, false), 0);
+	EXPECT_EQ(t, memcmp(node.bytes, "kept", 4), 0);
+	/* Never: each open file tells it once, msync() too, and none reads them any more. */
+	store(t, 0, "lost", 4);
+	node.fail = -EIO;
+	EXPECT_EQ(t, live_write_back(&object, 0, 1, true), -EIO);
+	EXPECT_EQ(t, live_write_back(&object, 0, 1, true), 0);
+	EXPECT_EQ(t, f.ops->fsync(&f, false), -EIO);
+	EXPECT_EQ(t, f.ops->fsync(&f, false), 0);
+	EXPECT_EQ(t, read_at(&f, 0, got, 4), 4);
+	EXPECT_EQ(t, memcmp(got, "kept", 4), 0);
+	close_file(&f);
+}
+
+/* Another processor's change is not taken for a part of ours: its bytes are there after an open. */
+static void changes_of_others_are_noticed(struct ktest *t)
+{
+	char got[8] = "";
+	struct file f, g;
+
+	start();
+	memcpy(node.bytes, "old", 3);
+	node.size = 2 * PAGE_SIZE;
+	ASSERT_EQ(t, open_file(&f, O_RDWR), 0);
+	EXPECT_EQ(t, read_at(&f, 0, got, 3), 3);
+	memcpy(node.bytes, "new", 3);
+	node.version++;
+	EXPECT_EQ(t, write_at(&f, PAGE_SIZE, "x", 1), 1);
+	store(t, PAGE_SIZE + 1, "y", 1);
+	ASSERT_EQ(t, open_file(&g, O_RDONLY), 0);
+	EXPECT_EQ(t, read_at(&g, 0, got, 3), 3);
+	EXPECT_EQ(t, memcmp(got, "new", 3), 0);
+	EXPECT_EQ(t, read_at(&g, PAGE_SIZE, got, 2), 2);
+	EXPECT_EQ(t, memcmp(got, "xy", 2), 0);
+	/* Ours alone are no reason to fetch again. */
+	fetches = 0;
+	EXPECT_EQ(t, write_at(&f, PAGE_SIZE, "z", 1), 1);
+	close_file(&g);
+	ASSERT_EQ(t, open_file(&g, O_RDONLY), 0);
+	EXPECT_EQ(t, read_at(&g, PAGE_SIZE, got, 2), 2);
+	EXPECT_EQ(t, memcmp(got, "zy", 2), 0);
+	EXPECT_EQ(t, fetches, 0);
+	close_file(&g);
+	close_file(&f);
+}
+
 static void as_a_model_says(struct ktest *t)
 {
 	static uint8_t model[SIZE], got[SIZE], bytes[SIZE];
@@ -384,7 +631,18 @@ static void as_a_model_says(struct ktest *t)
 		const uint64_t pos = prng_below(&rng, SIZE / 4);
 		const uint64_t len = 1 + prng_below(&rng, SIZE * 3 / 4 - 1);
 
-		switch (prng_below(&rng, 4)) {
+		switch (prng_below(&rng, 6)) {
+		case 4:
+			if (!size)
+				break;
+			bytes[0] = (uint8_t)prng_next(&rng);
+			store(t, pos % size, bytes, 1);
+			model[pos % size] = bytes[0];
+			break;
+		case 5:
+			ASSERT_EQ(t, f.ops->fsync(&f, false), 0);
+			ASSERT_EQ(t, memcmp(node.bytes, model, size), 0);
+			break;
 		case 0:
 			ASSERT_EQ(t, live_truncate(&f.attr.file, 0, pos), 0);
 			if (pos < size)
@@ -418,6 +676,10 @@ static const struct ktest_case cases[] = {
 	KTEST(another_version_at_open),
 	KTEST(losses_are_told_once),
 	KTEST(a_write_that_fails_leaves_no_bytes),
+	KTEST(stores_reach_the_node),
+	KTEST(truncations_forget_stores),
+	KTEST(stores_that_cannot_be_sent),
+	KTEST(changes_of_others_are_noticed),
 	KTEST(as_a_model_says),
 	{ 0 },
 };

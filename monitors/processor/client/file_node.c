@@ -214,6 +214,7 @@ static int call(uint32_t *node, const struct request *r, struct file_state *out)
 	*out = (struct file_state){
 		.size = state.size,
 		.version = state.version,
+		.before = state.before,
 		.mtime = { .sec = state.mtime_s, .nsec = state.mtime_ns },
 		.errors = state.errors,
 		.pos = state.pos,
@@ -247,6 +248,7 @@ int file_node_write(const struct file_id *file, uint32_t *node, const struct fil
 	req->size = what->size;
 	req->mtime_s = what->now.sec;
 	req->mtime_ns = what->now.nsec;
+	req->flags = what->inside ? PM_FILE_INSIDE : 0;
 	req->nr_pages = what->nr;
 	for (uint32_t i = 0; i < what->nr; i++)
 		req->pages[i] = (struct pm_file_page){ .pgoff = what->pieces[i].pgoff,

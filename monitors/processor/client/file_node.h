@@ -19,6 +19,7 @@
 struct file_state {
 	uint64_t size;
 	uint64_t version; /* changes with the contents */
+	uint64_t before;  /* what it was before the request */
 	struct fs_time mtime;
 	uint32_t errors; /* grows when data is lost */
 	uint64_t pos;    /* FILE_APPEND: where the bytes go */
@@ -45,8 +46,9 @@ struct file_piece { /* bytes of one page, which lies whole in the buffer */
 };
 
 struct file_pieces {
-	uint64_t size;      /* the file is at least so long afterwards */
+	uint64_t size;      /* the file is at least so long afterwards; inside: 0 */
 	struct fs_time now; /* its mtime */
+	bool inside;        /* what lies behind the end is not written */
 	uint32_t nr;
 	struct file_piece pieces[FILE_BUF_PAGES]; /* ascending; page i of the buffer */
 };

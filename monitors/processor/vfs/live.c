@@ -3,19 +3,20 @@
  * Regular files of a storage node that may change.
  *
  * Flow:	write(2) sends the bytes to the memory node that caches the file, and when that has
- *		them, enters them into the lines of the cache that are there: a line is never dirty,
- *		so reclaim never waits for a file. read(2) and mappings use these lines. Each open
- *		asks the caching node for the version; with another one the lines go.
- * Invariants:	there is one struct live_file while the file is open, and one object.
- *		object.version is the version of the lines that are there.
+ *		them, enters them into the lines of the cache that are there. read(2) and mappings
+ *		use these lines. A line that is mapped for writing is dirty, and written back by
+ *		live_map.c. Each open asks the caching node for the version; with another one the
+ *		lines go, dirty ones after they were written back.
+ * Invariants:	there is one object of the file, and one struct live_file, which ends with it.
+ *		object.version is the version of the lines that are there; 0: it is not known, and
+ *		they go at the next open.
  * Locking:	live_file.change (RANK_FILE_DATA) over each change and its messages; faults and
- *		reads take none. table.lock guards the table.
+ *		reads take none.
  * Ordering:	a fill that began before a write was answered is waited for, and gets the bytes;
  *		one that begins later finds them at the node.
  * Failure:	a loss of data, as the node tells it or as the node itself is gone with it, is
  *		counted, and each open file answers -EIO once, at its next write or fsync.
- * Limits:	no shared writable mapping (-EACCES). An append of more than FILE_BUF_PAGES pages is
- *		several ones to other processors.
+ * Limits:	an append of more than FILE_BUF_PAGES pages is several ones to other processors.
  */
 #define PR_FMT "files: "
 
@@ -30,116 +31,73 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/errno.h>
-#include <lib/hash.h>
-#include <lib/list.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/client/file_node.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/file_dirty.h>
 #include <processor/excache/prefetch.h>
 #include <processor/process/process.h>
 
 #include "file.h"
 #include "inode.h"
+#include "live_private.h"
 #include "uio.h"
 
-#define BUCKETS       256u
 #define PAGE_OFF(pos) ((size_t)((pos) & (PAGE_SIZE - 1)))
-
-struct live_file {
-	struct hlist_node link; /* table.lock */
-	refcount_t refs;
-	struct file_id file;   /* const */
-	struct object *object; /* const: counted */
-	struct mutex change;   /* RANK_FILE_DATA */
-	/* change for all that follows, but errors, which is also read without it */
-	uint32_t node;        /* that caches the file; 0: by placement */
-	uint32_t node_errors; /* its count of losses */
-	uint32_t told_by;     /* the node whose count that is */
-	bool unsynced;        /* it has had bytes that the disk perhaps has not */
-	uint32_t errors;      /* losses of this file that we know of */
-};
 
 /* file.private */
 struct live_handle {
-	struct live_file *lf;
-	uint32_t seen; /* atomic: errors that this open file has told */
-	bool writes;   /* const: object_write_end() is due */
+	struct live_file *lf; /* const: as long as file.object */
+	uint32_t seen;        /* atomic: errors that this open file has told */
+	bool writes;          /* const: object_write_end() is due */
 };
-
-static struct {
-	struct spinlock lock;
-	struct hlist_head buckets[BUCKETS] __guarded_by(&lock);
-} table = { .lock = SPINLOCK_INIT("live.files", RANK_SPIN_FS) };
 
 /* --- life ------------------------------------------------------------------------------ */
 
-static struct hlist_head *bucket_of(const struct file_id *file) __must_hold(&table.lock)
+struct live_file *live_of(struct object *obj)
 {
-	return &table.buckets[hash64_pair(file->ino, (uint64_t)file->gen << 32 | file->node) %
-			      BUCKETS];
+	struct live_file *lf = __atomic_load_n(&obj->owner, __ATOMIC_ACQUIRE);
+	void *there = NULL;
+
+	if (lf)
+		return lf;
+	lf = kzalloc(sizeof(*lf));
+	if (!lf)
+		return ERR_PTR(-ENOMEM);
+	lf->file = obj->file;
+	lf->object = obj;
+	lf->node = READ_ONCE(obj->node);
+	mutex_init(&lf->change, "live_file", RANK_FILE_DATA);
+	if (__atomic_compare_exchange_n(&obj->owner, &there, (void *)lf, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
+		return lf;
+	kfree(lf);
+	return there;
 }
 
-static struct live_file *find_locked(const struct file_id *file) __must_hold(&table.lock)
+/* The file, found or made, with a reference of its object. ERR_PTR(-ENOMEM). */
+static struct live_file *live_get(const struct file_id *file, uint64_t fsid)
 {
+	struct object *obj = object_live_get(file, fsid);
 	struct live_file *lf;
 
-	assert_spin_held(&table.lock);
-	hlist_for_each_entry(lf, bucket_of(file), link) {
-		if (file_id_equal(&lf->file, file) && refcount_inc_not_zero(&lf->refs))
-			return lf;
-	}
-	return NULL;
-}
-
-static void live_free(struct live_file *lf)
-{
-	object_put(lf->object);
-	kfree(lf);
+	if (IS_ERR(obj))
+		return ERR_PTR(PTR_ERR(obj));
+	lf = live_of(obj);
+	if (IS_ERR(lf))
+		object_put(obj);
+	return lf;
 }
 
 static void live_put(struct live_file *lf)
 {
-	if (!refcount_dec_and_test(&lf->refs))
-		return;
-	spin_lock(&table.lock);
-	hlist_del(&lf->link);
-	spin_unlock(&table.lock);
-	live_free(lf);
-}
-
-/* The file, found or made; a reference. ERR_PTR(-ENOMEM). */
-static struct live_file *live_get(const struct file_id *file, uint64_t fsid)
-{
-	struct live_file *fresh = kzalloc(sizeof(*fresh));
-	struct live_file *lf;
-
-	if (!fresh)
-		return ERR_PTR(-ENOMEM);
-	fresh->object = object_live_get(file, fsid);
-	if (IS_ERR(fresh->object)) {
-		const int err = (int)PTR_ERR(fresh->object);
-
-		kfree(fresh);
-		return ERR_PTR(err);
-	}
-	fresh->file = *file;
-	fresh->node = READ_ONCE(fresh->object->node);
-	refcount_set(&fresh->refs, 1);
-	mutex_init(&fresh->change, "live_file", RANK_FILE_DATA);
-	spin_lock(&table.lock);
-	lf = find_locked(file);
-	if (!lf)
-		hlist_add_head(&fresh->link, bucket_of(file));
-	spin_unlock(&table.lock);
-	if (lf)
-		live_free(fresh);
-	return lf ? lf : fresh;
+	object_put(lf->object);
 }
 
 /* --- what the caching node tells ------------------------------------------------------- */
 
-static void count_loss_locked(struct live_file *lf, const char *why) __must_hold(&lf->change)
+void live_count_loss_locked(struct live_file *lf, const char *why)
 {
 	assert_mutex_held(&lf->change);
 	WRITE_ONCE(lf->errors, lf->errors + 1);
@@ -154,21 +112,31 @@ static void told_locked(struct live_file *lf, const struct file_state *state)
 {
 	assert_mutex_held(&lf->change);
 	if (lf->told_by && lf->told_by != lf->node && lf->unsynced)
-		count_loss_locked(lf, "another memory node has the file");
+		live_count_loss_locked(lf, "another memory node has the file");
 	else if (lf->told_by == lf->node && lf->node_errors != state->errors)
-		count_loss_locked(lf, "the disk has refused it");
+		live_count_loss_locked(lf, "the disk has refused it");
 	lf->told_by = lf->node;
 	lf->node_errors = state->errors;
 	WRITE_ONCE(lf->object->node, lf->node);
 	WRITE_ONCE(lf->object->size, state->size);
 }
 
-/* A call ended with @err: is it to be made again? After the end of a node, at its successor. */
-static bool again_locked(struct live_file *lf, int err, int *tries) __must_hold(&lf->change)
+void live_changed_locked(struct live_file *lf, const struct file_state *state)
+{
+	struct object *obj = lf->object;
+
+	assert_mutex_held(&lf->change);
+	told_locked(lf, state);
+	/* Another processor's change came before: lines of before that go at the next open. */
+	obj->version = obj->version == state->before ? state->version : 0;
+	lf->unsynced = true;
+}
+
+bool live_again_locked(struct live_file *lf, int err, int *tries)
 {
 	assert_mutex_held(&lf->change);
 	if (err == -EHOSTDOWN && lf->unsynced)
-		count_loss_locked(lf, "its memory node is gone");
+		live_count_loss_locked(lf, "its memory node is gone");
 	return (err == -EHOSTDOWN || err == -ESTALE) && !(*tries)++;
 }
 
@@ -180,7 +148,7 @@ static int tell_loss(struct live_handle *h)
 	return __atomic_exchange_n(&h->seen, errors, __ATOMIC_RELAXED) == errors ? 0 : -EIO;
 }
 
-static struct fs_time now(void)
+struct fs_time live_now(void)
 {
 	const uint64_t ns = time_real_ns();
 
@@ -188,7 +156,22 @@ static struct fs_time now(void)
 				 .nsec = (uint32_t)(ns % 1000000000u) };
 }
 
-/* Close-to-open: lines of another version go. */
+/* Lines of another version than state->version go; no store into a mapping is lost. */
+static int drop_old_locked(struct live_file *lf) __must_hold(&lf->change)
+{
+	struct object *obj = lf->object;
+	int err;
+
+	assert_mutex_held(&lf->change);
+	file_dirty_seal(obj);
+	err = live_flush_locked(lf, 0, UINT64_MAX);
+	if (!err)
+		err = excache_drop_killable(obj, 0, UINT64_MAX);
+	file_dirty_unseal(obj);
+	return err;
+}
+
+/* Close-to-open. */
 static int refresh_locked(struct live_file *lf, struct file_state *state) __must_hold(&lf->change)
 {
 	int err, tries = 0;
@@ -196,15 +179,16 @@ static int refresh_locked(struct live_file *lf, struct file_state *state) __must
 	assert_mutex_held(&lf->change);
 	do
 		err = file_node_open(&lf->file, &lf->node, state);
-	while (err && again_locked(lf, err, &tries));
+	while (err && live_again_locked(lf, err, &tries));
 	if (err)
 		return err;
 	told_locked(lf, state);
 	if (lf->object->version == state->version)
 		return 0;
-	err = excache_drop_killable(lf->object, 0, UINT64_MAX);
-	if (!err)
-		lf->object->version = state->version;
+	lf->object->version = state->version;
+	err = drop_old_locked(lf);
+	if (err)
+		lf->object->version = 0;
 	return err;
 }
 
@@ -297,10 +281,9 @@ static size_t pieces_fetch(struct uio *uio, uint64_t at, uint64_t max, struct fi
 	return done;
 }
 
-/* The node may have other bytes of these pages than their lines, which go now or at an open. */
-static void doubt(struct object *obj, uint64_t first, uint64_t end)
+void live_doubt(struct object *obj, uint64_t first, uint64_t end)
 {
-	if (excache_drop_killable(obj, first, end))
+	if (excache_drop_clean(obj, first, end))
 		obj->version = 0;
 }
 
@@ -320,7 +303,7 @@ static void pieces_enter(struct object *obj, const struct file_pieces *what,
 			       data + (size_t)i * PAGE_SIZE + p->first, p->bytes);
 			excache_put(line);
 		} else if (err != -ENOENT) {
-			doubt(obj, p->pgoff, p->pgoff + 1); /* the thread is to be killed */
+			live_doubt(obj, p->pgoff, p->pgoff + 1); /* the thread is to be killed */
 		}
 	}
 }
@@ -334,16 +317,40 @@ static int pieces_send_locked(struct live_file *lf, struct file_pieces *what, st
 	assert_mutex_held(&lf->change);
 	do
 		err = file_node_write(&lf->file, &lf->node, what, buf, &state);
-	while (err && again_locked(lf, err, &tries));
+	while (err && live_again_locked(lf, err, &tries));
 	if (err) {
-		doubt(lf->object, what->pieces[0].pgoff, what->pieces[what->nr - 1].pgoff + 1);
+		live_doubt(lf->object, what->pieces[0].pgoff, what->pieces[what->nr - 1].pgoff + 1);
 		return err;
 	}
-	told_locked(lf, &state);
-	lf->unsynced = true;
-	lf->object->version = state.version;
+	live_changed_locked(lf, &state);
 	pieces_enter(lf->object, what, buf);
 	return 0;
+}
+
+/* Bytes [off, end) of the page that they lie in are zero now. */
+static void zero_line(struct object *obj, uint64_t off, uint64_t end)
+{
+	struct line *line;
+	int err;
+
+	if (off >= end)
+		return;
+	err = excache_get(obj, off >> PAGE_SHIFT, EXCACHE_FIND, &line);
+	if (!err) {
+		memset((uint8_t *)line_data(line) + PAGE_OFF(off), 0, (size_t)(end - off));
+		excache_put(line);
+	} else if (err != -ENOENT) {
+		live_doubt(obj, off >> PAGE_SHIFT, (off >> PAGE_SHIFT) + 1);
+	}
+}
+
+/* Bytes that programs have stored behind the end are no part of the file when that grows. */
+static void clean_tail_locked(struct live_file *lf) __must_hold(&lf->change)
+{
+	const uint64_t size = READ_ONCE(lf->object->size);
+
+	assert_mutex_held(&lf->change);
+	zero_line(lf->object, size, DIV_ROUND_UP(size, PAGE_SIZE) << PAGE_SHIFT);
 }
 
 /* Where @len bytes at the end of the file go. */
@@ -354,11 +361,12 @@ static int append_locked(struct live_file *lf, uint64_t len, uint64_t *at) __mus
 
 	assert_mutex_held(&lf->change);
 	do
-		err = file_node_change(&lf->file, &lf->node, FILE_APPEND, 0, len, now(), &state);
-	while (err && again_locked(lf, err, &tries));
+		err = file_node_change(&lf->file, &lf->node, FILE_APPEND, 0, len, live_now(),
+				       &state);
+	while (err && live_again_locked(lf, err, &tries));
 	if (err)
 		return err;
-	told_locked(lf, &state);
+	live_changed_locked(lf, &state);
 	*at = state.pos;
 	return 0;
 }
@@ -390,16 +398,21 @@ static ssize_t write_some_locked(struct live_file *lf, struct uio *uio, uint64_t
 	if (err)
 		return err;
 	/* Where in its page an appended byte goes is known first: others may append, too. */
-	if (append)
+	if (append) {
+		clean_tail_locked(lf);
 		err = append_locked(lf, len, at);
+	}
 	if (err)
 		return err;
 	n = pieces_fetch(uio, *at, MIN(len, (uint64_t)FILE_BUF_PAGES * PAGE_SIZE - PAGE_OFF(*at)),
 			 buf, what);
 	if (!n)
 		return -EFAULT;
+	what->inside = false;
 	what->size = *at + n;
-	what->now = now();
+	what->now = live_now();
+	if (*at > READ_ONCE(lf->object->size))
+		clean_tail_locked(lf);
 	err = pieces_send_locked(lf, what, buf);
 	if (err)
 		return err;
@@ -429,7 +442,7 @@ static ssize_t write_all_locked(struct live_file *lf, struct uio *uio, uint64_t 
 	return done ? done : n;
 }
 
-static int sync_locked(struct live_file *lf, bool datasync) __must_hold(&lf->change)
+int live_sync_locked(struct live_file *lf, bool datasync)
 {
 	struct file_state state;
 	int err, tries = 0;
@@ -437,7 +450,7 @@ static int sync_locked(struct live_file *lf, bool datasync) __must_hold(&lf->cha
 	assert_mutex_held(&lf->change);
 	do
 		err = file_node_sync(&lf->file, &lf->node, datasync, &state);
-	while (err && again_locked(lf, err, &tries));
+	while (err && live_again_locked(lf, err, &tries));
 	if (err)
 		return err;
 	told_locked(lf, &state);
@@ -463,7 +476,7 @@ static ssize_t live_write(struct file *f, struct uio *uio, uint64_t *pos)
 		return err;
 	done = write_all_locked(h->lf, uio, &at, flags & O_APPEND);
 	if (done > 0 && (flags & (O_DSYNC | O_SYNC)))
-		err = sync_locked(h->lf, (flags & O_SYNC) != O_SYNC);
+		err = live_sync_locked(h->lf, (flags & O_SYNC) != O_SYNC);
 	mutex_unlock(&h->lf->change);
 	if (done > 0)
 		*pos = at;
@@ -477,28 +490,19 @@ static int live_fsync(struct file *f, bool datasync)
 
 	if (err)
 		return err;
-	err = sync_locked(h->lf, datasync);
+	err = live_flush_locked(h->lf, 0, UINT64_MAX);
+	if (!err)
+		err = live_sync_locked(h->lf, datasync);
 	mutex_unlock(&h->lf->change);
 	return err ? err : tell_loss(h);
 }
 
 /* --- sizes and holes ------------------------------------------------------------------- */
 
-/* Bytes [off, end) of the page that they lie in are zero now. */
-static void zero_line(struct object *obj, uint64_t off, uint64_t end)
+/* Does @op move bytes or make holes? A line then shows what the node has. */
+static bool drops_lines(enum file_op op)
 {
-	struct line *line;
-	int err;
-
-	if (off >= end)
-		return;
-	err = excache_get(obj, off >> PAGE_SHIFT, EXCACHE_FIND, &line);
-	if (!err) {
-		memset((uint8_t *)line_data(line) + PAGE_OFF(off), 0, (size_t)(end - off));
-		excache_put(line);
-	} else if (err != -ENOENT) {
-		doubt(obj, off >> PAGE_SHIFT, (off >> PAGE_SHIFT) + 1);
-	}
+	return op != FILE_TRUNCATE && op != FILE_ALLOCATE && op != FILE_ALLOCATE_KEEP;
 }
 
 static int change_locked(struct live_file *lf, enum file_op op, uint64_t off, uint64_t len)
@@ -509,25 +513,41 @@ static int change_locked(struct live_file *lf, enum file_op op, uint64_t off, ui
 	int err, tries = 0;
 
 	assert_mutex_held(&lf->change);
+	if (off + len > READ_ONCE(lf->object->size))
+		clean_tail_locked(lf);
 	do
-		err = file_node_change(&lf->file, &lf->node, op, off, len, now(), &state);
-	while (err && again_locked(lf, err, &tries));
+		err = file_node_change(&lf->file, &lf->node, op, off, len, live_now(), &state);
+	while (err && live_again_locked(lf, err, &tries));
 	if (err) {
-		doubt(lf->object, off >> PAGE_SHIFT, UINT64_MAX);
+		live_doubt(lf->object, off >> PAGE_SHIFT, UINT64_MAX);
 		return err;
 	}
-	told_locked(lf, &state);
-	lf->unsynced = true;
-	lf->object->version = state.version;
+	live_changed_locked(lf, &state);
 	if (op == FILE_TRUNCATE) {
 		/* No fault finds a page behind the end any more: the node knows that. */
 		zero_line(lf->object, off, first << PAGE_SHIFT);
 		excache_drop(lf->object, first, UINT64_MAX);
-	} else if (op != FILE_ALLOCATE && op != FILE_ALLOCATE_KEEP) {
-		excache_drop(lf->object, off >> PAGE_SHIFT,
-			     op == FILE_COLLAPSE ? UINT64_MAX : DIV_ROUND_UP(off + len, PAGE_SIZE));
 	}
 	return 0;
+}
+
+/* The same of one that drops_lines(): what was stored into mappings before it is not lost. */
+static int move_locked(struct live_file *lf, enum file_op op, uint64_t off, uint64_t len)
+	__must_hold(&lf->change)
+{
+	const uint64_t first = off >> PAGE_SHIFT;
+	const uint64_t end = op == FILE_COLLAPSE ? UINT64_MAX : DIV_ROUND_UP(off + len, PAGE_SIZE);
+	int err;
+
+	assert_mutex_held(&lf->change);
+	file_dirty_seal(lf->object);
+	err = live_flush_locked(lf, first, end);
+	if (!err)
+		err = change_locked(lf, op, off, len);
+	if (!err)
+		excache_drop(lf->object, first, end);
+	file_dirty_unseal(lf->object);
+	return err;
 }
 
 int live_truncate(const struct file_id *file, uint64_t fsid, uint64_t size)
@@ -587,7 +607,8 @@ static int live_fallocate(struct file *f, int mode, uint64_t off, uint64_t len)
 	err = mutex_lock_killable(&h->lf->change);
 	if (err)
 		return err;
-	err = change_locked(h->lf, (enum file_op)op, off, len);
+	err = drops_lines((enum file_op)op) ? move_locked(h->lf, (enum file_op)op, off, len)
+					    : change_locked(h->lf, (enum file_op)op, off, len);
 	mutex_unlock(&h->lf->change);
 	return err;
 }
@@ -650,9 +671,12 @@ static void live_release(struct file *f)
 
 	if (!h)
 		return;
-	if (h->writes)
+	if (h->writes) {
+		/* Close-to-open; a thread that is to be killed leaves it to the write-behind. */
+		if (file_dirty_any(f->object))
+			(void)!live_write_back(f->object, 0, UINT64_MAX, false);
 		object_write_end(f->object);
-	live_put(h->lf);
+	}
 	kfree(h);
 }
 
@@ -712,8 +736,7 @@ int live_open(struct file *f)
 		return err;
 	}
 	f->private = h;
-	f->object = h->lf->object;
-	object_get(f->object);
+	f->object = h->lf->object; /* with our reference */
 	f->ops = &live_ops;
 	return 0;
 }

@@ -14,6 +14,13 @@ struct file;
 struct file_attr;
 struct file_id;
 
+/* Before the first file of a mount that is not read only: shared mappings. -ENOMEM. */
+int live_maps_init(void) __must_check;
+/*
+ * Until bytes that were stored into mappings before the call are at the memory nodes; the first
+ * error. Killable.
+ */
+int live_flush_all(void) __must_check;
 /* Make @f, a regular file of a mount that is not read only, usable. -ENOMEM, -ETXTBSY, ... */
 int live_open(struct file *f) __must_check;
 /* Size and times of @attr, as storage knows them, become those that the caching node knows. */

@@ -551,6 +551,8 @@ static int storagefs_root(const struct fs_type *type, struct inode **out)
 		return err;
 	storagefs.read_only = st.flags & ST_RDONLY;
 	err = storagefs.read_only ? 0 : file_bufs_init();
+	if (!err && !storagefs.read_only)
+		err = live_maps_init();
 	if (err)
 		return err;
 	return storagefs_inode(&attr, "/", 1, out);

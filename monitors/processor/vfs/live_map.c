@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files that change: what programs store into shared mappings.
+ *
+ * Flow:	lines that are mapped for writing are marked (excache/file_dirty.h). A flush takes
+ *		them, up to FILE_BUF_PAGES at a time: copied, write-protected and sent to the memory
+ *		node that caches the file, whole, since nobody knows which bytes were stored. The
+ *		node leaves out what lies behind the end. fsync(), msync(), close() and munmap()
+ *		flush; so does a thread, lines that are dirty for some seconds, or when half of
+ *		those are dirty that may be.
+ * Context:	threads. A flush sleeps for a buffer and for the node, killably.
+ * Locking:	live_file.change over a flush: it is in one order with writes and truncations.
+ *		all_lock (RANK_FILE) over a flush of all files, so that one does not leave a file
+ *		to another that has not finished.
+ * Failure:	what the node refuses for good is lost and counted, and its lines go. After another
+ *		error the lines are dirty as before, and the thread tries again.
+ * Limits:	one thread writes behind for all files: while one storage node is silent, others'
+ *		files wait with it, but for fsync() and its kin. Of a page that two processors have
+ *		mapped and store into, the last write-back wins.
+ */
+#include "live_private.h"
+
+#include <kernel/counter.h>
+#include <kernel/panic.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <mm/slab.h>
+#include <processor/excache/file_dirty.h>
+
+COUNTER(file_maps_flushed, "file.mapped_pages", "pages stored into by mappings that were sent");
+COUNTER(file_maps_again, "file.mapped_again", "... that could not be sent, and stay dirty");
+
+#define RETRY_NS NSEC_PER_SEC
+
+static void pages_done(struct object *obj, const struct file_pieces *what, bool again)
+{
+	for (uint32_t i = 0; i < what->nr; i++)
+		file_dirty_done(obj, what->pieces[i].pgoff, again);
+}
+
+/* Will it perhaps be possible later? */
+static bool is_transient(int err)
+{
+	return err == -EINTR || err == -ENOMEM || err == -EHOSTDOWN || err == -ETIMEDOUT;
+}
+
+static int send_pages_locked(struct live_file *lf, struct file_pieces *what, struct file_buf *buf)
+	__must_hold(&lf->change)
+{
+	struct object *obj = lf->object;
+	struct file_state state;
+	int err, tries = 0;
+
+	assert_mutex_held(&lf->change);
+	what->inside = true;
+	what->size = 0;
+	what->now = live_now();
+	do
+		err = file_node_write(&lf->file, &lf->node, what, buf, &state);
+	while (err && live_again_locked(lf, err, &tries));
+	if (err && is_transient(err)) {
+		counter_add(&file_maps_again, what->nr);
+		pages_done(obj, what, true);
+		return err;
+	}
+	pages_done(obj, what, false);
+	if (err) {
+		live_count_loss_locked(lf, "it cannot be written");
+		live_doubt(obj, what->pieces[0].pgoff, what->pieces[what->nr - 1].pgoff + 1);
+		return 0;
+	}
+	counter_add(&file_maps_flushed, what->nr);
+	live_changed_locked(lf, &state);
+	return 0;
+}
+
+/* The next pages; 1, 0: there is none, or an error. */
+static int flush_some_locked(struct live_file *lf, uint64_t first, uint64_t end, uint64_t stamp,
+			     struct file_pieces *what, struct file_buf *buf)
+	__must_hold(&lf->change)
+{
+	uint64_t pgoffs[FILE_BUF_PAGES];
+	const size_t nr = file_dirty_list(lf->object, first, end, stamp, pgoffs, FILE_BUF_PAGES);
+	uint8_t *data = file_buf_data(buf);
+	int err = 0;
+
+	assert_mutex_held(&lf->change);
+	what->nr = 0;
+	for (size_t i = 0; i < nr && err != -EINTR; i++) {
+		err = file_dirty_take(lf->object, pgoffs[i], data + what->nr * PAGE_SIZE);
+		if (!err)
+			what->pieces[what->nr++] =
+				(struct file_piece){ .pgoff = pgoffs[i], .bytes = PAGE_SIZE };
+	}
+	if (err == -EINTR) {
+		pages_done(lf->object, what, true);
+		return err;
+	}
+	/* A truncation may have been faster for all of them. */
+	err = what->nr ? send_pages_locked(lf, what, buf) : 0;
+	return err ? err : nr != 0;
+}
+
+int live_flush_locked(struct live_file *lf, uint64_t first, uint64_t end)
+{
+	const uint64_t stamp = file_dirty_stamp(lf->object);
+	struct file_pieces *what;
+	struct file_buf *buf;
+	int more;
+
+	assert_mutex_held(&lf->change);
+	if (!file_dirty_any(lf->object))
+		return 0;
+	what = kmalloc(sizeof(*what));
+	if (!what)
+		return -ENOMEM;
+	buf = file_buf_get();
+	if (!buf) {
+		kfree(what);
+		return -EINTR;
+	}
+	do
+		more = flush_some_locked(lf, first, end, stamp, what, buf);
+	while (more > 0);
+	file_buf_put(buf);
+	kfree(what);
+	return more;
+}
+
+int live_write_back(struct object *obj, uint64_t first, uint64_t end, bool sync)
+{
+	struct live_file *lf = live_of(obj);
+	uint32_t errors;
+	int err;
+
+	if (IS_ERR(lf))
+		return (int)PTR_ERR(lf);
+	err = mutex_lock_killable(&lf->change);
+	if (err)
+		return err;
+	err = live_flush_locked(lf, first, end);
+	if (!err && sync)
+		err = live_sync_locked(lf, true);
+	mutex_unlock(&lf->change);
+	if (err || !sync)
+		return err;
+	errors = READ_ONCE(lf->errors);
+	return __atomic_exchange_n(&lf->maps_seen, errors, __ATOMIC_RELAXED) == errors ? 0 : -EIO;
+}
+
+/* --- faults ---------------------------------------------------------------------------- */
+
+/* No lock: the fault may come with any that is held over copies. */
+static int size_at_node(struct object *obj, uint64_t *size)
+{
+	uint32_t node = READ_ONCE(obj->node);
+	struct file_state state;
+	int err = file_node_open(&obj->file, &node, &state);
+
+	if (err == -EHOSTDOWN && !node)
+		err = file_node_open(&obj->file, &node, &state); /* its successor */
+	if (!err)
+		*size = state.size;
+	return err;
+}
+
+/* --- write-behind ---------------------------------------------------------------------- */
+
+/* One object that is due; false: it has to wait. */
+static bool write_behind(struct object *obj)
+{
+	const int err = live_write_back(obj, 0, UINT64_MAX, false);
+
+	object_put(obj);
+	return !err;
+}
+
+static void write_behind_thread(void *arg)
+{
+	struct object *obj;
+
+	(void)arg;
+	for (;;) {
+		file_dirty_wait_due(time_now_ns() + NSEC_PER_SEC);
+		while ((obj = file_dirty_next_due())) {
+			if (!write_behind(obj))
+				thread_sleep_ns(RETRY_NS); /* its node does not take it now */
+		}
+	}
+}
+
+static struct mutex all_lock = MUTEX_INIT(all_lock, "live.all", RANK_FILE);
+
+int live_flush_all(void)
+{
+	struct object *obj;
+	uint64_t round;
+	int err = mutex_lock_killable(&all_lock), first = 0;
+
+	if (err)
+		return err;
+	round = file_dirty_round();
+	while (err != -EINTR && (obj = file_dirty_next_of(round))) {
+		err = live_write_back(obj, 0, UINT64_MAX, false);
+		object_put(obj);
+		if (!first)
+			first = err;
+	}
+	mutex_unlock(&all_lock);
+	return first;
+}
+
+int live_maps_init(void)
+{
+	static const struct file_dirty_ops ops = { .size = size_at_node, .flush = live_write_back };
+	struct thread *t;
+
+	if (file_dirty_is_used())
+		return 0;
+	t = thread_create("file-write-behind", write_behind_thread, NULL);
+	if (IS_ERR(t))
+		return (int)PTR_ERR(t);
+	thread_detach(t);
+	file_dirty_set_ops(&ops);
+	return 0;
+}

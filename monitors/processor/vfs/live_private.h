@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files that change: what live.c and live_map.c share.
+ */
+#pragma once
+
+#include <kernel/mutex.h>
+#include <processor/client/file_node.h>
+#include <processor/excache/object.h>
+
+#include "live.h"
+
+/* object.owner */
+struct live_file {
+	struct file_id file;   /* const */
+	struct object *object; /* const; ends with it, and so holds no reference */
+	struct mutex change;   /* RANK_FILE_DATA */
+	/* change for all that follows, but errors, which is also read without it */
+	uint32_t node;        /* that caches the file; 0: by placement */
+	uint32_t node_errors; /* its count of losses */
+	uint32_t told_by;     /* the node whose count that is */
+	bool unsynced;        /* it has had bytes that the disk perhaps has not */
+	uint32_t errors;      /* losses of this file that we know of */
+	uint32_t maps_seen;   /* atomic: errors that msync() has told */
+};
+
+/* The file of @obj, which is live and referenced. ERR_PTR(-ENOMEM). */
+struct live_file *live_of(struct object *obj);
+struct fs_time live_now(void);
+
+/* A loss of data, for the log and for each open file. */
+void live_count_loss_locked(struct live_file *lf, const char *why) __must_hold(&lf->change);
+/* A reply of lf->node to a request that has changed the file. */
+void live_changed_locked(struct live_file *lf, const struct file_state *state)
+	__must_hold(&lf->change);
+/* A call ended with @err: is it to be made again? After the end of a node, at its successor. */
+bool live_again_locked(struct live_file *lf, int err, int *tries) __must_hold(&lf->change);
+/*
+ * The node may have other bytes of these pages than their lines, which go now or at an open, unless
+ * programs may have stored into them.
+ */
+void live_doubt(struct object *obj, uint64_t first, uint64_t end);
+int live_sync_locked(struct live_file *lf, bool datasync) __must_hold(&lf->change) __must_check;
+
+/* --- live_map.c ------------------------------------------------------------------------ */
+
+/*
+ * The node gets what was stored into mappings of pages [first, end) before the call. A loss is
+ * counted and no error. -EINTR, -ENOMEM, -EHOSTDOWN: the rest is dirty still.
+ */
+int live_flush_locked(struct live_file *lf, uint64_t first, uint64_t end) __must_hold(&lf->change)
+	__must_check;
+/* The same; @sync: until the disk has it, and -EIO for a loss that msync() has not told yet. */
+int live_write_back(struct object *obj, uint64_t first, uint64_t end, bool sync) __must_check;
