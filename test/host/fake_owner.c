@@ -48,6 +48,7 @@ static struct {
 	uint64_t refuse_from;
 	int refuse_status;
 	uint64_t file_pages, file_bad;
+	const uint8_t *file_bytes; /* or NULL: each word is its offset */
 	bool file_node_goes;
 	uint32_t gone; /* a node that is no member any more */
 	uint32_t frames;
@@ -109,6 +110,7 @@ void fake_reset(void)
 	fake.nr_writebacks = 0;
 	fake.refuse_status = 0;
 	fake.file_pages = 0;
+	fake.file_bytes = NULL;
 	fake.file_node_goes = false;
 	fake.gone = 0;
 	fake.frames = UINT32_MAX;
@@ -177,6 +179,11 @@ void fake_file(uint64_t pages, uint64_t bad)
 {
 	fake.file_pages = pages;
 	fake.file_bad = bad;
+}
+
+void fake_file_bytes(const uint8_t *bytes)
+{
+	fake.file_bytes = bytes;
 }
 
 void fake_frames(uint32_t frames)
@@ -487,7 +494,10 @@ static void serve_file(struct fake_call *fc)
 	       req->pgoff + rep.nr_valid != fake.file_bad) {
 		uint64_t *page = phys_to_virt(req->pages[rep.nr_valid].addr);
 
-		for (uint64_t i = 0; i < PAGE_SIZE / 8; i++)
+		if (fake.file_bytes)
+			memcpy(page, fake.file_bytes + (req->pgoff + rep.nr_valid) * PAGE_SIZE,
+			       PAGE_SIZE);
+		for (uint64_t i = 0; i < PAGE_SIZE / 8 && !fake.file_bytes; i++)
 			page[i] = (req->pgoff + rep.nr_valid) * PAGE_SIZE + i * 8;
 		rep.nr_valid++;
 	}

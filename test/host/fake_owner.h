@@ -33,6 +33,8 @@ void fake_full(bool full);
 void fake_refuse(uint64_t vaddr, int status);
 /* Files have @pages pages, of which each word is its offset; page @bad cannot be read. */
 void fake_file(uint64_t pages, uint64_t bad);
+/* From now on, until fake_reset(): these are the bytes of files. */
+void fake_file_bytes(const uint8_t *bytes);
 /*
  * The node that is asked for a file page next goes: it never answers again, and look-ups choose
  * another.

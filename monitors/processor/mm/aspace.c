@@ -29,6 +29,7 @@
 #include <processor/excache/reclaim.h>
 
 #include "anon.h"
+#include "file_maps.h"
 #include "kmem.h"
 #include "lease.h"
 #include "vma.h"
@@ -130,6 +131,7 @@ void aspace_put(struct aspace *as)
 	anon_remove_space(as);
 	around_end(as);
 	aspace_unmap_range(as, 0, SPACE_TOP);
+	file_maps_end(as);
 	object_put(as->anon);
 	aspace_clear_vmas(as, 0, SPACE_TOP); /* shared objects go after what maps them */
 	if (as->exe) {
@@ -369,7 +371,6 @@ static void inherit_locked(struct aspace *as, struct vma *fresh)
 	old = vma_first_behind_locked(as, fresh->start);
 	if (!old || old->start >= fresh->end || !fresh->file || old->file != fresh->file)
 		return;
-	fresh->flags |= old->flags & VMA_READ_ONLY;
 	if (old->start <= fresh->start && old->end >= fresh->end && !(fresh->prot & VMA_PROT_WRITE))
 		fresh->flags |= old->flags & VMA_PRISTINE;
 }
@@ -416,12 +417,14 @@ int aspace_set_vma(struct aspace *as, const struct vma *v, uint64_t seq)
 }
 
 /* A copy of the first vma that ends behind @addr; false: there is none. */
-static bool next_vma(struct aspace *as, vaddr_t addr, struct vma *out)
+bool aspace_next_vma(struct aspace *as, vaddr_t addr, vaddr_t end, struct vma *out)
 {
 	struct vma *v;
 
 	spin_lock(&as->lock);
 	v = vma_first_behind_locked(as, addr);
+	if (v && v->start >= end)
+		v = NULL;
 	if (v) {
 		*out = *v;
 		if (out->file)
@@ -436,7 +439,7 @@ int aspace_copy_vmas(struct aspace *from, struct aspace *to)
 	vaddr_t addr = 0;
 	struct vma v;
 
-	while (next_vma(from, addr, &v)) {
+	while (aspace_next_vma(from, addr, UINT64_MAX, &v)) {
 		struct vma *copy = kmalloc(sizeof(*copy));
 
 		if (!copy) {

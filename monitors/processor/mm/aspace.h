@@ -44,17 +44,16 @@ enum vma_flags {
 	VMA_NORESERVE = 1 << 4,
 	VMA_OBJECT = 1 << 5, /* a shared object */
 	VMA_LEASE = 1 << 6,  /* inside a lease: what is said here holds, see lease.h */
+	/* The file is not open for writing, so the shared mapping cannot become writable. */
+	VMA_READ_ONLY = 1 << 7,
 };
 
 /*
- * Flags that the memory nodes do not know.  VMA_READ_ONLY: the file is not open for writing, so the
- * shared mapping cannot become writable; a new copy of a vma of the same object keeps it.
- * VMA_PRISTINE: a private mapping of a file that never could be written, so that no page of it has
- * a private copy, here or in a space that it was forked from; gone with the first mprotect() that
- * allows writing.
+ * A flag that the memory nodes do not know: a private mapping of a file that never could be
+ * written, so that no page of it has a private copy, here or in a space that it was forked from;
+ * gone with the first mprotect() that allows writing.
  */
-#define VMA_READ_ONLY (1u << 31)
-#define VMA_PRISTINE  (1u << 30)
+#define VMA_PRISTINE (1u << 30)
 
 struct vma {
 	struct rb_node node; /* by start */
@@ -225,12 +224,11 @@ int aspace_set_vma(struct aspace *as, const struct vma *v, uint64_t seq) __must_
 /* Into @to, which has none. @from does not change meanwhile. -ENOMEM: some of them. */
 int aspace_copy_vmas(struct aspace *from, struct aspace *to) __must_check;
 void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end);
-/*
- * VMA_READ_ONLY or VMA_PRISTINE for the vmas in [start, end), which are a new mapping; the latter
- * for whole ones only.
- */
+/* VMA_PRISTINE for the vmas in [start, end), which are a new mapping: for whole ones only. */
 void aspace_set_vma_flags(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t flags);
 void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot);
+/* The first vma of the copy that ends above @addr and begins below @end; false: there is none. */
+bool aspace_next_vma(struct aspace *as, vaddr_t addr, vaddr_t end, struct vma *out);
 /* The file object that some vma of the copy already has for @file; referenced, or NULL. */
 struct object *aspace_file_object(struct aspace *as, const struct file_id *file);
 

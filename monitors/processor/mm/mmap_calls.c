@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mmap, munmap, mprotect, mremap, brk, madvise, msync.
+ * mmap, munmap, mprotect, mremap, brk, madvise.
  *
  * Flow:	check the arguments as Linux does; ask the home, which assigns addresses and tells
  *		the owners; bring the copies up to date. A range that goes away: block, keep its
@@ -24,6 +24,7 @@
 #include "anon.h"
 #include "aspace.h"
 #include "commit.h"
+#include "file_maps.h"
 #include "kmem.h"
 #include "lease.h"
 #include "range.h"
@@ -196,9 +197,8 @@ static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 			       : 0;
 	if (!f->object)
 		return -ENODEV;
-	/* No file of a storage node is written. */
-	if ((flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE) &&
-	    (f->object->kind == OBJECT_FILE || !file_writable(f)))
+	/* A file of a read-only mount is not open for writing. */
+	if ((flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE) && !file_writable(f))
 		return -EACCES;
 	return 0;
 }
@@ -236,15 +236,13 @@ static int check_offset(const struct file *f, const struct map_request *req)
 
 /*
  * Put what the mapping shows into @req, with a reference: a file, memory of its own, or nothing.
- * *read_only: see VMA_READ_ONLY.
  */
-static int map_object(struct map_request *req, const struct syscall_args *args, bool *read_only)
+static int map_object(struct map_request *req, const struct syscall_args *args)
 {
 	const uint32_t prot = (uint32_t)args->a[2], flags = (uint32_t)args->a[3];
 	struct file *f;
 	int err;
 
-	*read_only = false;
 	if (flags & MAP_ANONYMOUS)
 		return map_memory(req);
 	f = fd_get((int)args->a[4]);
@@ -254,7 +252,8 @@ static int map_object(struct map_request *req, const struct syscall_args *args, 
 	err = check_offset(f, req);
 	if (!err)
 		err = check_file(f, prot, flags);
-	*read_only = (req->flags & MAPPING_SHARED) && !file_writable(f);
+	if ((req->flags & MAPPING_SHARED) && !file_writable(f))
+		req->flags |= MAPPING_READ_ONLY;
 	if (!err && f->ops->maps_zeroes) {
 		err = map_memory(req);
 	} else if (!err) {
@@ -267,7 +266,7 @@ static int map_object(struct map_request *req, const struct syscall_args *args, 
 	return err;
 }
 
-static long map_locked(struct aspace *as, struct map_request *req, bool read_only)
+static long map_locked(struct aspace *as, struct map_request *req)
 {
 	const struct object *object = req->object;
 	const bool fixed = req->flags & MAPPING_FIXED;
@@ -291,8 +290,6 @@ static long map_locked(struct aspace *as, struct map_request *req, bool read_onl
 		err = over_failed(as, req->addr, req->len, err);
 	else if (fixed)
 		(void)pages_forget(as, req->addr, req->len);
-	if (!err && read_only)
-		aspace_set_vma_flags(as, addr, addr + req->len, VMA_READ_ONLY);
 	if (!err && object && object->kind == OBJECT_FILE && !(req->prot & VMA_PROT_WRITE) &&
 	    !(req->flags & MAPPING_SHARED))
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_PRISTINE);
@@ -301,13 +298,13 @@ static long map_locked(struct aspace *as, struct map_request *req, bool read_onl
 	return err ? err : (long)addr;
 }
 
-static long do_mmap(struct aspace *as, struct map_request *req, bool read_only)
+static long do_mmap(struct aspace *as, struct map_request *req)
 {
 	long ret = mutex_lock_killable(&as->map_lock);
 
 	if (ret)
 		return ret;
-	ret = map_locked(as, req, read_only);
+	ret = map_locked(as, req);
 	mutex_unlock(&as->map_lock);
 	return ret;
 }
@@ -324,7 +321,6 @@ long sys_mmap(const struct syscall_args *args)
 {
 	struct map_request req = { .addr = args->a[0], .len = args->a[1] };
 	const uint32_t prot = (uint32_t)args->a[2], flags = (uint32_t)args->a[3];
-	bool read_only;
 	long ret;
 
 	if (req.len == 0 || (args->a[5] & (PAGE_SIZE - 1)))
@@ -346,10 +342,10 @@ long sys_mmap(const struct syscall_args *args)
 			req.addr = 0; /* a hint only */
 	}
 	req.prot = as_personality(prot & (PROT_READ | PROT_WRITE | PROT_EXEC));
-	ret = map_object(&req, args, &read_only);
+	ret = map_object(&req, args);
 	if (ret)
 		return ret;
-	ret = do_mmap(aspace_current(), &req, read_only);
+	ret = do_mmap(aspace_current(), &req);
 	if (req.object)
 		object_put(req.object); /* the mapping has one of its own */
 	return ret;
@@ -401,6 +397,7 @@ long sys_munmap(const struct syscall_args *args)
 
 	if (len == 0 || check_range(start, &len, -EINVAL))
 		return -EINVAL;
+	file_maps_flush(as, start, start + len);
 	err = mutex_lock_killable(&as->map_lock);
 	if (err)
 		return err;
@@ -426,8 +423,7 @@ static int check_writable(struct aspace *as, vaddr_t start, vaddr_t end)
 					       : err; /* a hole: the home knows what it means */
 			continue;
 		}
-		refused = v.file && (v.flags & VMA_SHARED) &&
-			  (v.file->kind == OBJECT_FILE || (v.flags & VMA_READ_ONLY));
+		refused = v.flags & VMA_READ_ONLY;
 		at = v.end;
 		vma_release(&v);
 		if (refused)
@@ -540,19 +536,6 @@ long sys_brk(const struct syscall_args *args)
 
 /* --- mremap -------------------------------------------------------------------------- */
 
-static bool is_read_only(struct aspace *as, vaddr_t addr)
-{
-	struct layout_seq seq;
-	struct vma v;
-	bool ro = false;
-
-	if (aspace_find_vma(as, addr, &v, &seq) == 0) {
-		ro = v.flags & VMA_READ_ONLY;
-		vma_release(&v);
-	}
-	return ro;
-}
-
 /*
  * The pages move on the owners, so every line of the range goes back to them first, and those in
  * objects behind the top are copied into it.
@@ -561,12 +544,10 @@ static int move_blocked(struct aspace *as, const struct move_request *req, vaddr
 {
 	const uint64_t first = req->old_addr >> PAGE_SHIFT;
 	const uint64_t nr = req->old_len >> PAGE_SHIFT;
-	bool read_only;
 	int err = anon_hide_reserve(as, first, first + nr);
 
 	if (err)
 		return err;
-	read_only = is_read_only(as, req->old_addr);
 	aspace_unmap_range(as, req->old_addr, req->old_addr + req->old_len);
 	err = anon_pull(as, first, first + nr);
 	if (!err)
@@ -582,8 +563,6 @@ static int move_blocked(struct aspace *as, const struct move_request *req, vaddr
 		return err;
 	if (req->flags & MOVE_FIXED)
 		(void)pages_forget(as, req->new_addr, req->new_len);
-	if (read_only)
-		aspace_set_vma_flags(as, *addr, *addr + req->new_len, VMA_READ_ONLY);
 	err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
 				 *addr >> PAGE_SHIFT);
 	range_forget(as, req->old_addr, req->old_len);
@@ -638,6 +617,7 @@ static long duplicate(struct aspace *as, const struct move_request *req, uint32_
 	if (ret)
 		return -EFAULT;
 	map.object = v.file;
+	map.flags |= v.flags & VMA_READ_ONLY ? MAPPING_READ_ONLY : 0;
 	map.prot = v.prot;
 	map.pgoff = v.pgoff + ((req->old_addr - v.start) >> PAGE_SHIFT);
 	if (!(v.flags & VMA_SHARED) || !v.file)
@@ -648,7 +628,7 @@ static long duplicate(struct aspace *as, const struct move_request *req, uint32_
 		 map.pgoff > (SPACE_TOP >> PAGE_SHIFT) - (map.len >> PAGE_SHIFT))
 		ret = -EINVAL;
 	else
-		ret = map_locked(as, &map, v.flags & VMA_READ_ONLY);
+		ret = map_locked(as, &map);
 	vma_release(&v);
 	return ret;
 }
@@ -729,7 +709,7 @@ long sys_mremap(const struct syscall_args *args)
 	return ret;
 }
 
-/* --- madvise, msync ------------------------------------------------------------------ */
+/* --- madvise --------------------------------------------------------------------------- */
 
 /* Drop the pages: private anonymous ones read as zero afterwards, file ones as the file. */
 static int discard(struct aspace *as, vaddr_t start, uint64_t len)
@@ -839,32 +819,6 @@ long sys_madvise(const struct syscall_args *args)
 		err = check_anonymous(as, start, len);
 	if (len && !err && drop)
 		err = discard(as, start, len);
-	mutex_unlock(&as->map_lock);
-	return err;
-}
-
-/*
- * msync(addr, len, flags): mappings of files are never dirty here, and memory has no store behind
- * it
- */
-long sys_msync(const struct syscall_args *args)
-{
-	const uint32_t flags = (uint32_t)args->a[2];
-	struct aspace *as = aspace_current();
-	uint64_t len = args->a[1];
-	int err;
-
-	if (flags & ~(MS_ASYNC | MS_INVALIDATE | MS_SYNC))
-		return -EINVAL;
-	if ((flags & MS_ASYNC) && (flags & MS_SYNC))
-		return -EINVAL;
-	if ((args->a[0] & (PAGE_SIZE - 1)) || check_range(args->a[0], &len, -ENOMEM))
-		return (args->a[0] & (PAGE_SIZE - 1)) ? -EINVAL : -ENOMEM;
-	err = mutex_lock_killable(&as->map_lock);
-	if (err)
-		return err;
-	if (len)
-		err = aspace_check_mapped(as, args->a[0], len);
 	mutex_unlock(&as->map_lock);
 	return err;
 }

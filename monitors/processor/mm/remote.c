@@ -21,6 +21,7 @@
 #include <processor/client/storage.h>
 #include <processor/excache/credit.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/file_dirty.h>
 #include <processor/excache/home_wire.h>
 
 #include "lease.h"
@@ -37,6 +38,7 @@ static_assert((int)VMA_FILE == (int)PM_VMA_FILE, "the same");
 static_assert((int)VMA_NORESERVE == (int)PM_VMA_NORESERVE, "the same");
 static_assert((int)VMA_OBJECT == (int)PM_VMA_OBJECT, "the same");
 static_assert((int)VMA_LEASE == (int)PM_VMA_LEASE, "the same");
+static_assert((int)VMA_READ_ONLY == (int)PM_VMA_READ_ONLY, "the same");
 static_assert(LEASE_BATCH == PM_LEASE_MAX_RANGES, "one message");
 static_assert((int)MAPPING_FIXED == (int)PM_MAP_FIXED, "the same");
 static_assert((int)MAPPING_FIXED_NOREPLACE == (int)PM_MAP_FIXED_NOREPLACE, "the same");
@@ -44,10 +46,11 @@ static_assert((int)MAPPING_SHARED == (int)PM_MAP_SHARED, "the same");
 static_assert((int)MAPPING_STACK == (int)PM_MAP_STACK, "the same");
 static_assert((int)MAPPING_NORESERVE == (int)PM_MAP_NORESERVE, "the same");
 static_assert((int)MAPPING_LOW == (int)PM_MAP_LOW, "the same");
+static_assert((int)MAPPING_READ_ONLY == (int)PM_MAP_READ_ONLY, "the same");
 static_assert((int)MOVE_MAY == (int)PM_MREMAP_MAYMOVE, "the same");
 static_assert((int)MOVE_FIXED == (int)PM_MREMAP_FIXED, "the same");
 static_assert(EXEC_HEAD_MAX == PM_EXEC_HEAD_MAX, "the same");
-static_assert(!((VMA_READ_ONLY | VMA_PRISTINE) & PM_VMA_ALL), "known here only");
+static_assert(!(VMA_PRISTINE & PM_VMA_ALL), "known here only");
 
 /* The object behind a file vma: one that we have, or @hint, or made from the file's attributes. */
 static struct object *vma_object(struct aspace *as, const struct pm_vma *v, struct object *hint)
@@ -55,17 +58,22 @@ static struct object *vma_object(struct aspace *as, const struct pm_vma *v, stru
 	const struct file_id file = file_from_proto(&v->file);
 	struct file_attr attr;
 	struct object *obj;
+	bool live;
 	int err;
 
 	if (hint && hint->kind == OBJECT_FILE && file_id_equal(&hint->file, &file)) {
 		object_get(hint);
 		return hint;
 	}
-	obj = aspace_file_object(as, &file);
+	/* A shared mapping shows what the file has now; others may show a version of it. */
+	live = file_dirty_is_used() && (v->flags & PM_VMA_SHARED);
+	obj = live ? NULL : aspace_file_object(as, &file);
 	if (obj)
 		return obj;
 	err = storage_getattr(&file, &attr);
-	return err ? ERR_PTR(err) : object_file_get(&attr);
+	if (err)
+		return ERR_PTR(err);
+	return live ? object_live_get(&file, attr.fsid) : object_file_get(&attr);
 }
 
 /* The shared object of a vma, which is alive as long as the mapping; NULL: a confused home. */

@@ -50,7 +50,8 @@ enum map_flags {
 	MAPPING_SHARED = 1 << 2,
 	MAPPING_STACK = 1 << 3,
 	MAPPING_NORESERVE = 1 << 4,
-	MAPPING_LOW = 1 << 5, /* below 2 GB */
+	MAPPING_LOW = 1 << 5,       /* below 2 GB */
+	MAPPING_READ_ONLY = 1 << 6, /* MAPPING_SHARED: see VMA_READ_ONLY */
 };
 
 /* A new mapping. */
