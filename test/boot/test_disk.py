@@ -6,11 +6,12 @@ debugfs, which know nothing of us, see the tree that the same script makes on th
 import hashlib
 import os
 import pathlib
+import shutil
 import subprocess
 from stat import S_IFMT as stat_type
 
 import pytest
-from boot import MB, WORK, Running, delta, image, on_host, packages
+from boot import MB, WORK, Running, build_programs, delta, image, on_host, packages
 
 os.environ["PATH"] += ":/usr/sbin:/sbin"
 
@@ -100,9 +101,7 @@ def check_clean(disk: pathlib.Path) -> None:
     assert "needs_recovery" not in debugfs(disk, "features")
 
 
-@pytest.fixture
-def disk(tmp_path) -> pathlib.Path:
-    tree = image.Tree()
+def make_disk(tmp_path: pathlib.Path, tree: image.Tree) -> pathlib.Path:
     tree.add_program(packages.require("busybox")[0])
     big = tmp_path / "source"
     big.write_bytes(hashlib.shake_256(b"big").digest(BIG))
@@ -114,6 +113,11 @@ def disk(tmp_path) -> pathlib.Path:
     subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-J", "size=4",
                     "-d", str(stage), str(disk), "64M"], check=True)  # fmt: skip
     return disk
+
+
+@pytest.fixture
+def disk(tmp_path) -> pathlib.Path:
+    return make_disk(tmp_path, image.Tree())
 
 
 @pytest.mark.parametrize("memories", ["1", "2"])
@@ -147,3 +151,81 @@ def test_what_is_written_stays(disk, tmp_path, memories):
     finally:
         cluster.close()
     assert hashlib.sha256(disk.read_bytes()).hexdigest() == whole
+
+
+# Two programs insert at the same time: the index of the log is memory that they share.
+DATABASE = r"""
+set -e
+cd "$1"
+q=$2
+sql() { $q -cmd '.timeout 60000' "$@"; }
+sql wal 'pragma journal_mode=wal; create table t(a integer primary key, b text);'
+insert() {
+    sql wal "with recursive n(i) as (select $1 union all select i + 2 from n where i < 400)
+        insert into t select i, hex(zeroblob(i)) from n; select changes();" > "$1.out"
+}
+insert 1 & one=$!
+insert 2 & two=$!
+wait $one; wait $two
+/usr/bin/busybox cat 1.out 2.out
+sql wal 'select count(*), sum(a), sum(length(b)) from t; pragma integrity_check;'
+sql wal 'update t set b = b || a where a % 3 = 0; delete from t where a % 7 = 0;
+    pragma wal_checkpoint(truncate); select count(*), sum(length(b)) from t;'
+sql back 'pragma journal_mode=delete; create table t(a integer primary key, b text);'
+sql back "with recursive n(i) as (select 1 union all select i + 1 from n where i < 300)
+    insert into t select i, hex(zeroblob(i)) from n;
+    begin; update t set b = 'gone'; rollback; vacuum;
+    select count(*), sum(length(b)) from t; pragma integrity_check;"
+"""
+
+
+def up(disk: pathlib.Path, name: str, *args: str) -> Running:
+    WORK.mkdir(parents=True, exist_ok=True)
+    return Running(("--disk", str(disk), *args), None, name).up()
+
+
+def test_shared_mappings(tmp_path):
+    """What programs store into mappings of files is in the files, and on the disk at the end."""
+    program = build_programs() / "glibc-static/diskmaps"
+    tree = image.Tree()
+    tree.files["/data/diskmaps"] = str(program)
+    disk = make_disk(tmp_path, tree)
+    there = tmp_path / "work"
+    there.mkdir()
+    cluster = up(disk, "disk-maps", "--append", "p0:excache.file_dirty=4m")
+    try:
+        got = cluster.run(["/data/diskmaps", "/work"])
+        assert (got.status, got.err) == (0, b""), got.err
+        assert got.out == on_host([str(program), str(there)]).out
+        assert cluster.stats()["p0"]["file.mapped_pages"] > 4000
+    finally:
+        cluster.close()
+    assert not cluster.complaints()
+    check_clean(disk)
+    assert tree_on_disk(disk, "/work", tmp_path / "dump") == tree_of(there)
+
+
+def test_a_database(tmp_path):
+    """The host's sqlite3, with a write-ahead log and with a rollback journal."""
+    program = shutil.which("sqlite3")
+    if not program:
+        pytest.skip("sqlite3 is not there")
+    tree = image.Tree()
+    tree.add_program(program)
+    disk = make_disk(tmp_path, tree)
+    cluster = up(disk, "disk-database")
+    try:
+        got = cluster.run([BUSYBOX, "sh", "-c", DATABASE, "sh", "/work", program])
+        assert (got.status, got.err) == (0, b""), got.err
+        assert got.out.decode().split() == (
+            "wal 201 200 401|80601|161202 ok 0|0|0 344|138370 delete 300|90300 ok".split()
+        )
+    finally:
+        cluster.close()
+    assert not cluster.complaints()
+    check_clean(disk)
+    for name in ("wal", "back"):
+        debugfs(disk, f"dump /work/{name} {tmp_path / name}")
+        check = subprocess.run(["sqlite3", str(tmp_path / name), "pragma integrity_check"],
+                               capture_output=True, text=True, check=True)  # fmt: skip
+        assert check.stdout == "ok\n"
