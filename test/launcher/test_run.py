@@ -208,9 +208,9 @@ def test_a_late_node_is_waited_for(launcher):
 
 def test_timeout(launcher):
     start = time.monotonic()
-    done = launcher.run("--timeout", "6", *sh("echo partial; sleep 1000"))
+    done = launcher.run("--timeout", "10", *sh("echo partial; sleep 1000"))
     assert done.returncode == 124 and done.stdout == b"partial\n"
-    assert b"still running after 6 s" in done.stderr and time.monotonic() - start < 30
+    assert b"still running after 10 s" in done.stderr and time.monotonic() - start < 40
 
 
 @pytest.mark.parametrize(
