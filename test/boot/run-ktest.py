@@ -27,6 +27,7 @@ from tessera_launcher.errors import LaunchError  # noqa: E402
 BAD_LINE = re.compile(r"panic|UBSAN|KASAN|BUG:|(?-i:WARNING:)", re.IGNORECASE)
 CASE = re.compile(r"^(not ok|ok) (\d+) (\S+)( # SKIP)?")
 PANIC_IS_OVER = "end of panic"
+SCRATCH = b"tessera scratch disk"  # drivers/block/disk_test.c writes to no other
 PASS_STATUS = 1  # machine_poweroff(0) through isa-debug-exit
 
 
@@ -35,17 +36,22 @@ def boot(kernel: pathlib.Path, glob: str, cpus: int, limit: float) -> tuple[int 
     qemu = packages.require("qemu-system-x86_64")[0]
     with tempfile.TemporaryDirectory(prefix="tessera-ktest-") as where:
         log = os.path.join(where, "serial.log")
-        disk = os.path.join(where, "disk.img")
-        with open(disk, "wb") as f:
-            f.truncate(16 << 20)
+        disks = [os.path.join(where, f"disk{i}.img") for i in range(2)]
+        for path in disks:
+            with open(path, "wb") as f:
+                f.write(SCRATCH)
+                f.truncate(16 << 20)
         command = [
             qemu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
             "-M", "pc", "-accel", "tcg,thread=multi", "-cpu", accel.TCG_CPU,
             "-smp", str(cpus),
             "-m", "512M", "-kernel", str(kernel), "-append", f"ktest={glob}",
             "-serial", f"file:{log}", "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
-            "-drive", f"if=none,id=disk0,format=raw,file={disk}",
+            "-drive", f"if=none,id=disk0,format=raw,file={disks[0]},discard=unmap",
             "-device", "virtio-blk-pci,disable-legacy=on,drive=disk0",
+            "-drive", f"if=none,id=disk1,format=raw,file={disks[1]},discard=unmap",
+            "-device", "nvme,serial=scratch,drive=disk1,logical_block_size=4096,"
+                       "physical_block_size=4096",
         ]  # fmt: skip
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE) as process:  # fmt: skip
