@@ -157,3 +157,24 @@ def test_a_disk_that_falls_silent(mkimage):
         assert node.stats()["virtio-blk.errors"] > 0
         log = node.log_text()
         assert "has been waited for" in log and "does not answer: taken out of use" in log
+
+
+@pytest.mark.long
+def test_an_nvme_disk_that_falls_silent(mkimage):
+    """Each command takes longer than the limit: aborts, which QEMU does not heed, then resets, then
+    EIO for that request. The controller comes back each time.
+    """
+    disk = ["-drive", f"if=none,id=disk0,format=raw,file={mkimage('-t ext4 -b 4096')},"
+            "throttling.bps-read=4000,throttling.bps-read-max=400000",
+            "-device", "nvme,serial=silent,drive=disk0"]  # fmt: skip
+    with StorageNode("nvme-silent", disk, "nvme.slow=1 nvme.timeout=2") as node:
+        node.wait(Type.READY)
+        with pytest.raises(OSError) as err:
+            while True:
+                node.debug("crc /sizes/f300001", limit=120)
+        assert err.value.errno == errno.EIO
+        stats = node.stats()
+        assert stats["nvme.aborts"] >= 3 and stats["nvme.resets"] >= 3 and stats["nvme.errors"] >= 1
+        log = node.log_text()
+        assert "does not answer: resetting it" in log and "nvme0: is back" in log
+        assert "taken out of use" not in log
