@@ -10,6 +10,7 @@
 #include <abi/ioctl.h>
 #include <abi/mman.h>
 #include <abi/net.h>
+#include <abi/netlink.h>
 #include <abi/poll.h>
 #include <abi/prctl.h>
 #include <abi/resource.h>
@@ -39,6 +40,9 @@ static const char *const unknown[] = {
 	"FUTEX2_SIZE_U32", /* since Linux 6.7 */
 	"MFD_EXEC",        /* since Linux 6.3 */
 	"IFF_LOWER_UP",    /* in <linux/if.h>, which contradicts the C library's */
+	"IF_OPER_DOWN",    /* the same */
+	"IF_OPER_UNKNOWN", /* the same */
+	"IF_OPER_UP",      /* the same */
 	"MFD_NOEXEC_SEAL", /* since Linux 6.3 */
 	"ST_VALID",        /* in the kernel's own headers only */
 };

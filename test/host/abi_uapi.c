@@ -24,6 +24,7 @@
 #include <linux/poll.h>
 #include <linux/prctl.h>
 #include <linux/resource.h>
+#include <linux/rtnetlink.h>
 #include <linux/sched.h>
 #include <linux/securebits.h>
 #include <linux/signal.h>
@@ -55,6 +56,37 @@
 #define MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED  MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED
 #define MEMBARRIER_CMD_PRIVATE_EXPEDITED          MEMBARRIER_CMD_PRIVATE_EXPEDITED
 #define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
+#define IFLA_ADDRESS                              IFLA_ADDRESS
+#define IFLA_BROADCAST                            IFLA_BROADCAST
+#define IFLA_IFNAME                               IFLA_IFNAME
+#define IFLA_MTU                                  IFLA_MTU
+#define IFLA_QDISC                                IFLA_QDISC
+#define IFLA_STATS                                IFLA_STATS
+#define IFLA_OPERSTATE                            IFLA_OPERSTATE
+#define IFLA_LINKMODE                             IFLA_LINKMODE
+#define IFLA_STATS64                              IFLA_STATS64
+#define IFLA_GROUP                                IFLA_GROUP
+#define IFLA_NUM_TX_QUEUES                        IFLA_NUM_TX_QUEUES
+#define IFLA_NUM_RX_QUEUES                        IFLA_NUM_RX_QUEUES
+#define IFLA_CARRIER                              IFLA_CARRIER
+#define IFLA_ALT_IFNAME                           IFLA_ALT_IFNAME
+#define IFA_ADDRESS                               IFA_ADDRESS
+#define IFA_LOCAL                                 IFA_LOCAL
+#define IFA_LABEL                                 IFA_LABEL
+#define IFA_BROADCAST                             IFA_BROADCAST
+#define IFA_CACHEINFO                             IFA_CACHEINFO
+#define IFA_FLAGS                                 IFA_FLAGS
+#define RTN_UNICAST                               RTN_UNICAST
+#define RTN_LOCAL                                 RTN_LOCAL
+#define RT_TABLE_UNSPEC                           RT_TABLE_UNSPEC
+#define RT_TABLE_MAIN                             RT_TABLE_MAIN
+#define RT_TABLE_LOCAL                            RT_TABLE_LOCAL
+#define RTA_DST                                   RTA_DST
+#define RTA_OIF                                   RTA_OIF
+#define RTA_GATEWAY                               RTA_GATEWAY
+#define RTA_PRIORITY                              RTA_PRIORITY
+#define RTA_PREFSRC                               RTA_PREFSRC
+#define RTA_TABLE                                 RTA_TABLE
 
 const struct abi_number abi_uapi[] = {
 #include <generated/abi_numbers.h>
@@ -66,6 +98,7 @@ const struct abi_number abi_uapi[] = {
 #include <abi/fcntl.h>
 #include <abi/futex.h>
 #include <abi/ioctl.h>
+#include <abi/netlink.h>
 #include <abi/poll.h>
 #include <abi/prctl.h>
 #include <abi/resource.h>
@@ -220,3 +253,29 @@ SAME_MEMBER(sysinfo, totalram, struct sysinfo, totalram);
 SAME_MEMBER(sysinfo, procs, struct sysinfo, procs);
 SAME_MEMBER(sysinfo, totalhigh, struct sysinfo, totalhigh);
 SAME_MEMBER(sysinfo, mem_unit, struct sysinfo, mem_unit);
+
+SAME_SIZE(nlmsghdr, struct nlmsghdr);
+SAME_MEMBER(nlmsghdr, len, struct nlmsghdr, nlmsg_len);
+SAME_MEMBER(nlmsghdr, type, struct nlmsghdr, nlmsg_type);
+SAME_MEMBER(nlmsghdr, flags, struct nlmsghdr, nlmsg_flags);
+SAME_MEMBER(nlmsghdr, seq, struct nlmsghdr, nlmsg_seq);
+SAME_MEMBER(nlmsghdr, pid, struct nlmsghdr, nlmsg_pid);
+SAME_SIZE(nlmsgerr, struct nlmsgerr);
+SAME_MEMBER(nlmsgerr, msg, struct nlmsgerr, msg);
+SAME_SIZE(rtattr, struct rtattr);
+SAME_MEMBER(rtattr, type, struct rtattr, rta_type);
+SAME_SIZE(ifinfomsg, struct ifinfomsg);
+SAME_MEMBER(ifinfomsg, type, struct ifinfomsg, ifi_type);
+SAME_MEMBER(ifinfomsg, index, struct ifinfomsg, ifi_index);
+SAME_MEMBER(ifinfomsg, flags, struct ifinfomsg, ifi_flags);
+SAME_MEMBER(link_stats, tx_dropped, struct rtnl_link_stats, tx_dropped);
+SAME_MEMBER(link_stats64, tx_dropped, struct rtnl_link_stats64, tx_dropped);
+SAME_SIZE(ifaddrmsg, struct ifaddrmsg);
+SAME_MEMBER(ifaddrmsg, scope, struct ifaddrmsg, ifa_scope);
+SAME_MEMBER(ifaddrmsg, index, struct ifaddrmsg, ifa_index);
+SAME_SIZE(ifa_cacheinfo, struct ifa_cacheinfo);
+SAME_MEMBER(ifa_cacheinfo, valid, struct ifa_cacheinfo, ifa_valid);
+SAME_SIZE(rtmsg, struct rtmsg);
+SAME_MEMBER(rtmsg, table, struct rtmsg, rtm_table);
+SAME_MEMBER(rtmsg, type, struct rtmsg, rtm_type);
+SAME_MEMBER(rtmsg, flags, struct rtmsg, rtm_flags);
