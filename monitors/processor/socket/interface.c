@@ -71,15 +71,14 @@ bool inet_interface_at(unsigned int i, struct inet_interface *out)
 }
 
 /* The default route of a card (@which 0) and that of its network (1). */
-static bool card_route(const struct tcpip_interface *in, unsigned int which, struct inet_route *out)
+static bool card_route4(const struct tcpip_interface *in, unsigned int which,
+			struct inet_route *out)
 {
 	static const uint8_t none[4];
 
-	memset(out, 0, sizeof(*out));
 	if (!in->prefix4 || (which == 0 && !memcmp(in->gateway4, none, 4)))
 		return false;
 	out->family = AF_INET;
-	out->interface = in->index;
 	if (which == 0) {
 		memcpy(out->gateway, in->gateway4, 4);
 	} else {
@@ -93,14 +92,33 @@ static bool card_route(const struct tcpip_interface *in, unsigned int which, str
 	return true;
 }
 
+/* The network of the @which-th IPv6 address, unless an earlier one is on it as well. */
+static bool card_route6(const struct tcpip_interface *in, unsigned int which,
+			struct inet_route *out)
+{
+	for (unsigned int i = 0; i < which; i++) {
+		if (!memcmp(in->addr6[i], in->addr6[which], PREFIX6 / 8))
+			return false;
+	}
+	out->family = AF_INET6;
+	memcpy(out->dst, in->addr6[which], PREFIX6 / 8);
+	out->prefix = PREFIX6;
+	return true;
+}
+
 bool inet_route_at(unsigned int i, struct inet_route *out)
 {
 	struct tcpip_interface in;
 
 	for (unsigned int c = 0; tcpip_interface(c, &in); c++) {
-		for (unsigned int which = 0; which < 2; which++) {
-			if (card_route(&in, which, out) && i-- == 0)
-				return true;
+		for (unsigned int which = 0; which < 2 + in.nr_addr6; which++) {
+			memset(out, 0, sizeof(*out));
+			out->interface = in.index;
+			if (which < 2 ? card_route4(&in, which, out)
+				      : card_route6(&in, which - 2, out)) {
+				if (i-- == 0)
+					return true;
+			}
 		}
 	}
 	return false;
