@@ -96,3 +96,10 @@ SAME_MEMBER(ucred, gid, struct ucred, gid);
 
 SAME_SIZE(ifreq, struct ifreq);
 SAME_SIZE(ifconf, struct ifconf);
+
+SAME_SIZE(tcp_info, struct tcp_info);
+SAME_MEMBER(tcp_info, rto, struct tcp_info, tcpi_rto);
+SAME_MEMBER(tcp_info, unacked, struct tcp_info, tcpi_unacked);
+SAME_MEMBER(tcp_info, pmtu, struct tcp_info, tcpi_pmtu);
+SAME_MEMBER(tcp_info, snd_cwnd, struct tcp_info, tcpi_snd_cwnd);
+SAME_MEMBER(tcp_info, total_retrans, struct tcp_info, tcpi_total_retrans);

@@ -394,6 +394,47 @@ static void options(int type)
 	close(fd);
 }
 
+/* One line of TCP_INFO: what does not depend on packets. */
+static void info_line(const char *what, int fd, socklen_t room)
+{
+	struct tcp_info i = { 0 };
+
+	call(what, getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &room));
+	printf("  %u bytes, state %d", room, i.tcpi_state);
+	if (i.tcpi_state == TCP_LISTEN)
+		printf(", %u of %u wait", i.tcpi_unacked, i.tcpi_sacked);
+	putchar('\n');
+}
+
+static void info(void)
+{
+	const int l = make(AF_INET, SOCK_STREAM), c = make(AF_INET, SOCK_STREAM);
+	const int u = make(AF_INET, SOCK_DGRAM);
+	const socklen_t all = sizeof(struct tcp_info);
+	char byte;
+	int a;
+
+	info_line("idle", c, all);
+	info_line("short", c, 3);
+	info_line("udp", u, all);
+	CHECK(bind_to(l, "127.0.0.1", 0) == 0 && listen(l, 7) == 0);
+	CHECK(connect_to(c, "127.0.0.1", port_of(l)) == 0);
+	settle(l, POLLIN);
+	info_line("listener", l, all);
+	a = accept(l, NULL, NULL);
+	CHECK(a >= 0);
+	info_line("listener", l, all);
+	info_line("client", c, all);
+	info_line("server", a, all);
+	shutdown(c, SHUT_WR);
+	CHECK(read(a, &byte, 1) == 0);
+	info_line("is to end", a, all);
+	close(a);
+	close(c);
+	close(l);
+	close(u);
+}
+
 static void bulk(int family, const char *host)
 {
 	const long total = 8000000;
@@ -484,5 +525,6 @@ int main(void)
 	}
 	both();
 	options(SOCK_STREAM);
+	info();
 	return 0;
 }

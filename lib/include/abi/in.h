@@ -66,6 +66,32 @@
 #define TCP_FASTOPEN      23
 #define TCP_NOTSENT_LOWAT 25
 
+enum linux_tcp_state {
+	LINUX_TCP_ESTABLISHED = 1,
+	LINUX_TCP_SYN_SENT = 2,
+	LINUX_TCP_FIN_WAIT2 = 5,
+	LINUX_TCP_CLOSE = 7,
+	LINUX_TCP_CLOSE_WAIT = 8,
+	LINUX_TCP_LISTEN = 10,
+};
+
+#define TCPI_OPT_TIMESTAMPS 1u
+#define TCPI_OPT_WSCALE     4u
+
+/* As the C library has it; Linux's own structure goes on. */
+struct linux_tcp_info {
+	uint8_t state, ca_state, retransmits, probes, backoff;
+	uint8_t options; /* TCPI_OPT_* */
+	uint8_t wscale;  /* 4 bits each: of the sender, of the receiver */
+	uint8_t flags;
+	uint32_t rto, ato, snd_mss, rcv_mss;
+	uint32_t unacked, sacked, lost, retrans, fackets;
+	uint32_t last_data_sent, last_ack_sent, last_data_recv, last_ack_recv;
+	uint32_t pmtu, rcv_ssthresh, rtt, rttvar, snd_ssthresh, snd_cwnd, advmss, reordering;
+	uint32_t rcv_rtt, rcv_space, total_retrans;
+};
+static_assert(sizeof(struct linux_tcp_info) == 104, "struct tcp_info is ABI");
+
 struct linux_in_pktinfo {
 	uint32_t ifindex;
 	uint32_t spec_dst, addr; /* network order */

@@ -6,10 +6,12 @@
  *		for its names as getsockname() and getpeername() do.
  * Limits:	timers and retransmissions are not shown: a connection inside the vNode has none.
  */
+#include <abi/in.h>
 #include <abi/net.h>
 #include <abi/socket.h>
 #include <kernel/panic.h>
 #include <lib/string.h>
+#include <processor/socket/inet.h>
 #include <processor/socket/interface.h>
 #include <processor/socket/socket.h>
 
@@ -20,16 +22,6 @@
 #define UDP_WIDTH   127
 #define ROUTE_WIDTH 127
 
-/* As Linux numbers them. */
-enum tcp_state {
-	TCP_ESTABLISHED = 1,
-	TCP_SYN_SENT = 2,
-	TCP_FIN_WAIT2 = 5,
-	TCP_CLOSE = 7,
-	TCP_CLOSE_WAIT = 8,
-	TCP_LISTEN = 10,
-};
-
 /* One line of a file. */
 struct line {
 	struct sock_addr local, remote;
@@ -37,25 +29,6 @@ struct line {
 	unsigned long long ino;
 	int refs;
 };
-
-static unsigned int tcp_state(struct socket *s)
-{
-	bool ended, sends;
-	uint32_t state;
-
-	spin_lock(&s->lock);
-	state = s->dead ? SOCKET_CLOSED : s->state;
-	ended = s->finished;
-	sends = !(s->shut & SOCKET_SHUT_WR);
-	spin_unlock(&s->lock);
-	if (state == SOCKET_LISTENING)
-		return TCP_LISTEN;
-	if (state == SOCKET_CONNECTING)
-		return TCP_SYN_SENT;
-	if (state != SOCKET_CONNECTED || (ended && !sends))
-		return TCP_CLOSE;
-	return ended ? TCP_CLOSE_WAIT : sends ? TCP_ESTABLISHED : TCP_FIN_WAIT2;
-}
 
 /* A name of @s; an unspecified one when it has none. */
 static void name_of(struct socket *s, bool peer, struct sock_addr *out)
@@ -76,11 +49,12 @@ static void describe(struct socket *s, struct line *l)
 	name_of(s, true, &l->remote);
 	l->rx = (unsigned int)READ_ONCE(s->readable);
 	if (s->type == SOCK_DGRAM) {
-		l->state = READ_ONCE(s->state) == SOCKET_CONNECTED ? TCP_ESTABLISHED : TCP_CLOSE;
+		l->state = READ_ONCE(s->state) == SOCKET_CONNECTED ? LINUX_TCP_ESTABLISHED
+								   : LINUX_TCP_CLOSE;
 		l->rx = (unsigned int)READ_ONCE(s->queued);
 	} else {
-		l->state = tcp_state(s);
-		if (l->state == TCP_LISTEN)
+		l->state = inet_tcp_state(s);
+		if (l->state == LINUX_TCP_LISTEN)
 			l->rx = READ_ONCE(s->nr_backlog);
 	}
 	l->uid = owned ? s->uid : 0;
@@ -97,7 +71,7 @@ static struct socket *next_line(struct socket *s, uint16_t family, uint16_t type
 			continue;
 		describe(s, l);
 		/* The port is at the same place in both families' names. */
-		if (l->local.in.port && (type == SOCK_DGRAM || l->state != TCP_CLOSE))
+		if (l->local.in.port && (type == SOCK_DGRAM || l->state != LINUX_TCP_CLOSE))
 			return s;
 	}
 	return NULL;
@@ -137,7 +111,7 @@ static void put_tcp(struct text *t, uint16_t family, size_t width)
 
 		text_printf(t, "%4u: ", nr);
 		put_common(t, &l);
-		text_puts(t, l.state == TCP_LISTEN ? " 100 0 0 10 0" : " 20 4 0 10 -1");
+		text_puts(t, l.state == LINUX_TCP_LISTEN ? " 100 0 0 10 0" : " 20 4 0 10 -1");
 		text_pad(t, start, width);
 		text_putc(t, '\n');
 	}
@@ -273,7 +247,7 @@ static void add_up(struct sums *sum)
 		describe(s, &l);
 		if (s->type == SOCK_STREAM) {
 			sum->tcp_all++;
-			sum->tcp[six] += l.state != TCP_CLOSE;
+			sum->tcp[six] += l.state != LINUX_TCP_CLOSE;
 			sum->tcp_bytes += READ_ONCE(s->queued);
 		} else if (s->type == SOCK_DGRAM) {
 			sum->udp[six] += l.local.in.port != 0;

@@ -13,8 +13,6 @@
 #include "inet_private.h"
 
 #define SIN6_LEN_MIN 24u /* of an early struct sockaddr_in6, without the scope */
-#define LOOPBACK_MTU 65536
-#define LOOPBACK_MSS 65483
 #define DEFAULT_MSS  536
 
 /* --- names --------------------------------------------------------------------------- */
@@ -188,6 +186,8 @@ int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t
 		number = LOOPBACK_MTU;
 	} else if (level == SOL_TCP && s->type == SOCK_STREAM && option == TCP_MAXSEG) {
 		number = READ_ONCE(s->state) == SOCKET_CONNECTED ? LOOPBACK_MSS : DEFAULT_MSS;
+	} else if (level == SOL_TCP && s->type == SOCK_STREAM && option == TCP_INFO) {
+		return inet_tcp_info(s, val, len);
 	} else if (level == SOL_TCP && s->type == SOCK_STREAM && option == TCP_CONGESTION) {
 		*len = MIN(*len, (uint32_t)sizeof(congestion));
 		memcpy(val, congestion, *len);

@@ -84,6 +84,9 @@ void inet_set_names(struct socket *s, const struct inet_name *local,
 int inet_deliver(const struct inet_name *from, const struct inet_name *to, const void *data,
 		 uint32_t len) __must_check;
 
+/* The state of a TCP socket, as Linux numbers it: enum linux_tcp_state. */
+unsigned int inet_tcp_state(struct socket *s);
+
 static inline bool inet_is_v4(const uint8_t addr[16])
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };

@@ -10,6 +10,8 @@
 
 #include "inet.h"
 
+#define LOOPBACK_MTU 65536
+#define LOOPBACK_MSS 65483
 /* Options that are a number: kept, and told again. */
 #define INET_OPTIONS 48u
 
@@ -53,6 +55,11 @@ int inet_getname(struct socket *s, bool peer, struct sock_addr *addr);
 bool inet_option_changed(struct socket *s, int level, int option, int *value);
 int inet_setsockopt(struct socket *s, int level, int option, const void *val, uint32_t len);
 int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t *len);
+
+/* --- tcp_info.c ---------------------------------------------------------------------- */
+
+/* The answer to TCP_INFO, as much as *@len has room for. */
+int inet_tcp_info(struct socket *s, void *val, uint32_t *len);
 
 /* --- outside.c ------------------------------------------------------------------------ */
 
