@@ -171,6 +171,13 @@ int inet_setsockopt(struct socket *s, int level, int option, const void *val, ui
 	return 0;
 }
 
+/* Is @level neither IPv4's, for a socket of it, nor that of the protocol? */
+static bool is_foreign(const struct socket *s, int level)
+{
+	return s->family == AF_INET && level != SOL_IP &&
+	       level != (s->type == SOCK_STREAM ? SOL_TCP : SOL_UDP);
+}
+
 int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t *len)
 {
 	static const char congestion[16] = "cubic";
@@ -195,7 +202,7 @@ int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t
 	} else {
 		i = find_option(s, level, option);
 		if (i < 0)
-			return level == SOL_IPV6 && s->family == AF_INET ? -EOPNOTSUPP : i;
+			return is_foreign(s, level) ? -EOPNOTSUPP : i;
 		number = READ_ONCE(u->options[i]) + options[i].preset;
 	}
 	*len = MIN(*len, (uint32_t)sizeof(number));
