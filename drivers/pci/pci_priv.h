@@ -98,6 +98,7 @@ struct pci_device {
 	unsigned int msix_nr;
 	void __iomem *msix_table;
 	struct pci_msix_entry *msix;
+	struct pci_line_user *intx; /* of its interrupt line; NULL: not asked for */
 
 	uint32_t saved[PCI_NR_SAVED];
 	uint16_t saved_devctl;

@@ -15,3 +15,6 @@ nvme-objs := $(addprefix drivers/block/,blkbatch.o blkdev.o nvme_ctrl.o nvme_dec
 prog-y += block
 block-objs := $(addprefix drivers/block/,blkbatch.o blkdev.o gpt.o gpt_image_test.o gpt_test.o \
 	partition.o)
+# Interrupt lines, on a controller that is the shim's.
+prog-y += intx
+intx-objs := drivers/pci/config.o drivers/pci/intx.o test/host/intx_test.o

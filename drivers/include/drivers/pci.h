@@ -33,6 +33,8 @@ enum pci_cfg {
 	PCI_CFG_SUBSYS_VENDOR = 0x2c,
 	PCI_CFG_SUBSYS_ID = 0x2e,
 	PCI_CFG_CAP_PTR = 0x34,
+	PCI_CFG_INT_LINE = 0x3c,
+	PCI_CFG_INT_PIN = 0x3d,
 };
 
 enum pci_command {
@@ -123,6 +125,16 @@ int pci_msix_request(struct pci_device *dev, unsigned int index, unsigned int cp
 		     void *arg, const char *name) __must_check;
 void pci_msix_free(struct pci_device *dev, unsigned int index); /* fn is not running on return */
 void pci_msix_disable(struct pci_device *dev);                  /* frees what is still bound */
+
+/*
+ * The interrupt line, for devices without MSI-X; from probe(). @fn runs in interrupt context and
+ * says whether its device was the one: several may share a line. -ENODEV: it has none that reaches
+ * a controller; -ENOMEM.
+ */
+typedef bool (*pci_intx_fn_t)(void *arg);
+int pci_intx_request(struct pci_device *dev, pci_intx_fn_t fn, void *arg) __must_check;
+/* For a probe that fails: the device has been reset. */
+void pci_intx_free(struct pci_device *dev);
 
 /*
  * Keep and put back what a device's reset loses: the header (BARs, command last), the PCI Express

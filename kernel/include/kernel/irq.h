@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device interrupts: vectors and MSI addresses.
+ * Device interrupts: vectors, MSI addresses, and lines.
  *
  * Context:	handlers run with interrupts off; they wake threads and return.
  */
@@ -18,3 +18,11 @@ void irq_free(unsigned int vector);
 /* The address and data of an MSI or MSI-X entry. */
 uint64_t msi_address(unsigned int vector, unsigned int cpu);
 uint32_t msi_data(unsigned int vector);
+
+/*
+ * Interrupt lines, by their global number, for devices without MSI: @line interrupts the boot CPU
+ * by @vector from now on. -ENODEV: no controller has it.
+ */
+int irq_line_route(unsigned int line, unsigned int vector) __must_check;
+/* Any context. */
+void irq_line_mask(unsigned int line);

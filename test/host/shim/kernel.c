@@ -318,6 +318,34 @@ bool shim_irq_raise(unsigned int vector)
 	return handler != NULL;
 }
 
+#define NR_LINES 24u /* of the usual controller */
+
+static unsigned int line_vectors[NR_LINES]; /* irq_lock; 0: masked */
+
+int irq_line_route(unsigned int line, unsigned int vector)
+{
+	if (line >= NR_LINES)
+		return -ENODEV;
+	pthread_mutex_lock(&irq_lock);
+	line_vectors[line] = vector;
+	pthread_mutex_unlock(&irq_lock);
+	return 0;
+}
+
+void irq_line_mask(unsigned int line)
+{
+	/* From a handler, under the lock. */
+	if (line < NR_LINES)
+		line_vectors[line] = 0;
+}
+
+bool shim_line_raise(unsigned int line)
+{
+	const unsigned int vector = line < NR_LINES ? line_vectors[line] : 0;
+
+	return vector && shim_irq_raise(vector);
+}
+
 uint64_t msi_address(unsigned int vector, unsigned int cpu)
 {
 	(void)vector;

@@ -43,6 +43,8 @@ int shim_bootparam_set(const char *name, const char *value);
 int shim_initcalls_run(void);
 /* Call the handler that irq_alloc() gave this vector to; false when there is none. */
 bool shim_irq_raise(unsigned int vector);
+/* The same of an interrupt line; false: it is masked. */
+bool shim_line_raise(unsigned int line);
 
 /* Set the answer of log_node_id() (boot parameter node=); 0 to begin with. */
 void shim_node_id_set(uint32_t id);
