@@ -5,8 +5,9 @@ virtio-objs := $(addprefix drivers/,virtio/virtq.o virtio/virtq_test.o block/vir
 	block/virtio_blk_test.o console/vcon_decode.o console/vcon_test.o)
 # Network devices: the queues of virtio-net against a device that is part of the test.
 prog-y += netdev
-netdev-objs := $(addprefix drivers/,net/netdev.o net/virtio_net_decode.o net/virtio_net_queue.o \
-	net/virtio_net_test.o virtio/virtq.o) test/host/vnet_test.o
+netdev-objs := $(addprefix drivers/,net/e1000_hw.o net/e1000_ring.o net/netdev.o \
+	net/virtio_net_decode.o net/virtio_net_queue.o \
+	net/virtio_net_test.o virtio/virtq.o) test/host/e1000_test.o test/host/vnet_test.o
 # NVMe: the driver, all but its PCI part, against a controller that is part of the test.
 prog-y += nvme
 nvme-objs := $(addprefix drivers/block/,blkbatch.o blkdev.o nvme_ctrl.o nvme_decode.o nvme_io.o \
