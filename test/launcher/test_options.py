@@ -190,6 +190,7 @@ def test_published_ports_lead_to_the_first_processor():
         (["--publish", "80:1", "--publish", "127.0.0.1:80:2"], "80/tcp is there twice"),
         (["--publish", "80:1", "--publish", "0.0.0.0:80:2"], "80/tcp is there twice"),
         (["--net", "none", "--publish", "80:1"], "not --net none"),
+        (["--net-driver", "e1000"], "goes with --net"),
         (["--net", "tap:t0", "--publish", "80:1"], "not --net tap:t0"),
     ],
 )

@@ -23,6 +23,12 @@ MIN_INTERVAL, MAX_INTERVAL = 0.25, 3600.0  # of top; a younger look is shared (s
 DEFAULT_NAME = "default"
 DISK_DRIVERS = ("virtio", "nvme")
 ANY4 = "0.0.0.0"
+# QEMU's network cards, by --net-driver.
+NET_DEVICES = {
+    "virtio": "virtio-net-pci,disable-legacy=on",
+    "e1000": "e1000",
+    "e1000e": "e1000e",
+}
 
 
 def parse_size(text: str) -> int:
@@ -89,6 +95,7 @@ class Options:
     output: list[tuple[str, str]] = field(default_factory=list)  # run: guest's path, host's
     fabric: str = "auto"
     net: str = "none"  # or "user", or "tap:NAME"
+    net_driver: str = "virtio"
     publish: list[Published] = field(default_factory=list)
     accel: str = "auto"
     qemu: str | None = None
@@ -227,6 +234,8 @@ def _add_cluster(p: argparse.ArgumentParser, command: str) -> None:
     )
     g.add_argument("--net", metavar="user|tap:NAME|none",
                    help="a network card for the first processor (none; user with --publish)")
+    g.add_argument("--net-driver", choices=tuple(NET_DEVICES), metavar="|".join(NET_DEVICES),
+                   help="the kind of that card (virtio)")
     g.add_argument("--publish", metavar="[ADDR:]HOST:GUEST[/udp]", action="append", default=[],
                    help="a port of the host leads to one of the cluster")  # fmt: skip
     g.add_argument("--append", metavar="[ROLE:]PARAMS", action="append", default=[],
@@ -545,6 +554,9 @@ def _net_options(o: Options, ns: argparse.Namespace) -> None:
     o.net = ns.net if ns.net is not None else "user" if ns.publish else "none"
     if not re.fullmatch(r"user|none|tap:[A-Za-z0-9_.-]{1,15}", o.net):
         raise UsageError(f"--net: {o.net!r} is not user, tap:NAME or none")
+    if ns.net_driver and o.net == "none":
+        raise UsageError("--net-driver goes with --net or --publish")
+    o.net_driver = ns.net_driver or "virtio"
     if ns.publish and o.net != "user":
         raise UsageError(f"--publish goes with --net user, not --net {o.net}")
     for text in ns.publish:

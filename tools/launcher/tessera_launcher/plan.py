@@ -20,7 +20,7 @@ from . import accel as accel_mod
 from . import fabric, frames
 from .disk import Disk
 from .errors import UsageError
-from .options import ROLES, Options, Published, format_size, role_matches
+from .options import NET_DEVICES, ROLES, Options, Published, format_size, role_matches
 
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 DEFAULT_RAM = {"memory": 512 << 20, "storage": 256 << 20}
@@ -70,6 +70,7 @@ class NodePlan:
     hosts_managers: bool = False
     kernel: str = ""
     net: str = "none"
+    net_driver: str = "virtio"
     publish: list[Published] = field(default_factory=list)
 
 
@@ -132,7 +133,7 @@ def node_list(o: Options, writable: bool = False) -> list[NodePlan]:
             node.gdb_port = GDB_PORT + os.getuid() % 1000 * 8 + i
         node.hosts_managers = i == first_storage
         if name == "p0":
-            node.net, node.publish = o.net, o.publish
+            node.net, node.net_driver, node.publish = o.net, o.net_driver, o.publish
         node.icount = bool(o.icount) and role_matches(o.icount, role, name)
         nodes.append(node)
     return nodes
@@ -233,7 +234,7 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
             )
         argv += [
             "-netdev", backend,
-            "-device", "virtio-net-pci,disable-legacy=on,netdev=net0,romfile=",
+            "-device", f"{NET_DEVICES[node.net_driver]},netdev=net0,romfile=",
         ]  # fmt: skip
     if node.icount:
         argv += ["-icount", "shift=0"]
