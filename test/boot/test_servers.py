@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""
+Servers and clients that people have, unmodified, in one vNode: over loopback and AF_UNIX they say
+what they say on the host. Each is left out by name where the host does not have it.
+"""
+
+import glob
+import os
+import socket
+
+import pytest
+from boot import image
+from test_real_programs import (
+    BASH,
+    PYTHON_LEFT_OUT,
+    _running,
+    add_directory,
+    build_image,
+    compare,
+    python_libraries,
+    require,
+    where,  # noqa: F401 (a fixture)
+)
+
+pytestmark = pytest.mark.long
+
+PROGRAMS = ["redis-server", "redis-cli", "redis-benchmark", "memcached", "socat", "nc", "iperf3",
+            "curl", "wget", "ip", "python3", "grep", "kill", "timeout"]  # fmt: skip
+
+# Until the server answers: a command that succeeds then.
+UNTIL = r"""
+until_up() { local i=0; until "$@" > /dev/null 2>&1; do i=$((i + 1)); [ $i -lt 200 ] || exit 9
+    sleep 0.2; done; }
+port=$1
+"""
+
+REDIS = UNTIL + r"""
+redis-server --port $port --unixsocket $PWD/r.sock --save "" --appendonly no > log 2>&1 & p=$!
+until_up redis-cli -p $port ping
+redis-cli -p $port set a b; redis-cli -s $PWD/r.sock get a
+seq 500 | sed 's/.*/lpush list &/' | redis-cli -s $PWD/r.sock | tail -n 1
+redis-cli -p $port lrange list 0 2
+redis-cli -p $port -n 1 eval 'return redis.call("incrby", KEYS[1], 41) + 1' 1 n
+redis-benchmark -q -p $port -n 500 -c 10 -t get,set --csv | cut -d, -f1
+redis-cli -p $port save; ls; redis-cli -p $port shutdown nosave; wait $p; echo "status $?"
+"""
+
+MEMCACHED = UNTIL + r"""
+answers() { printf 'version\r\nquit\r\n' | nc -w 9 127.0.0.1 $port | grep -q VERSION; }
+memcached -u root -l 127.0.0.1 -p $port -U 0 -t 2 & p=$!
+until_up answers
+printf 'set a 0 0 5\r\nhello\r\nget a\r\nincr n 1\r\nset n 0 0 2\r\n41\r\nincr n 1\r\nquit\r\n' |
+    nc -w 9 127.0.0.1 $port
+memcached -u root -s $PWD/m.sock -t 1 & q=$!
+until_up test -S m.sock
+printf 'set b 0 0 3\r\nxyz\r\nget b\r\nquit\r\n' | nc -w 9 -U m.sock
+kill $p $q; wait $p; echo "status $?"; wait $q; echo "status $?"
+"""
+
+SOCAT = UNTIL + r"""
+socat TCP-LISTEN:$port,bind=127.0.0.1,fork,reuseaddr EXEC:'tr a-z A-Z' & p=$!
+until_up nc -z 127.0.0.1 $port
+for i in 1 2 3; do echo hello $i | socat -t60 - TCP:127.0.0.1:$port; done
+kill $p; wait $p; echo "status $?"
+socat -u UNIX-LISTEN:s.sock - > got & p=$!
+until_up test -S s.sock
+seq 20000 | socat -u - UNIX-CONNECT:s.sock; wait $p; md5sum < got
+nc -l 127.0.0.1 $port > got & p=$!
+seq 50000 > many; until_up nc -N 127.0.0.1 $port < many; wait $p; cmp many got; echo "same $?"
+nc -l ::1 $port > got & p=$!
+until_up nc -N ::1 $port < many; wait $p; cmp many got; echo "same $?"
+nc -l -U u.sock > got & p=$!
+until_up nc -N -U u.sock < many; wait $p; cmp many got; echo "same $?"
+nc -z 127.0.0.1 $port; echo "refused $?"
+"""
+
+IPERF3 = UNTIL + r"""
+serve() { iperf3 -s -1 -p $port > slog 2>&1 & p=$!; sleep 0.2; }
+measure() { local i=0; until iperf3 -c 127.0.0.1 -p $port "$@" > clog 2>&1; do i=$((i + 1))
+    [ $i -lt 50 ] || { cat clog; exit 9; }; sleep 0.2; done
+    wait $p; echo "server $?"; grep -c -i error slog clog; }
+serve; measure -n 4M -J
+serve; measure -R -P 3 -n 2M
+serve; measure -u -b 5M -t 1
+"""
+
+# Fetches from a server of Python's, by both clients.
+FETCH = UNTIL + r"""
+mkdir html; for i in 1 2 3; do seq $((i * 3000)) > html/$i; done
+python3 -m http.server -b 127.0.0.1 -d html $port 2> /dev/null & p=$!
+until_up curl -s http://127.0.0.1:$port/1
+for i in 1 2 3; do curl -s http://127.0.0.1:$port/$i; done | md5sum
+wget -q -O - http://127.0.0.1:$port/2 http://127.0.0.1:$port/3 | md5sum
+curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:$port/none
+wget -q -O /dev/null http://127.0.0.1:$port/none; echo "status $?"
+kill $p; wait $p; curl -s http://127.0.0.1:$port/1; echo "status $?"
+"""
+
+
+@pytest.fixture(scope="module")
+def servers(texts):
+    tree = image.Tree()
+    for top in python_libraries():
+        add_directory(tree, top, PYTHON_LEFT_OUT)
+    for path in glob.glob("/lib/x86_64-linux-gnu/libnss_*"):
+        tree.add_host_path(path)
+    for path in ("/etc/nsswitch.conf", "/etc/protocols", "/etc/services", "/etc/hosts"):
+        if os.path.exists(path):
+            tree.files[path] = path
+    yield from _running(build_image("servers", tree, PROGRAMS, texts), "servers")
+
+
+def a_free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
+
+
+@pytest.mark.parametrize("script, needs", [
+    (REDIS, ["redis-server", "redis-cli", "redis-benchmark"]), (MEMCACHED, ["memcached", "nc"]),
+    (SOCAT, ["socat", "nc"]), (IPERF3, ["iperf3"]), (FETCH, ["curl", "wget", "python3"]),
+], ids=["redis", "memcached", "socat", "iperf3", "fetch"])  # fmt: skip
+def test_a_server(servers, texts, where, script, needs):  # noqa: F811
+    for program in needs:
+        require(program)
+    compare(servers, texts, [*BASH, script, "script", str(a_free_port())], where, 300)
+
+
+def test_ip_shows_the_loopback(servers):
+    """`ip` of Debian, by AF_NETLINK alone."""
+    require("ip")
+    got = servers.run([*BASH, "ip -br addr; ip link show lo; ip route; ip route get 127.0.0.1;"
+                       "ip link show nothing; ip addr add 10.9.9.9/8 dev lo"])  # fmt: skip
+    assert got.out.decode().split("\n") == [
+        "lo               UNKNOWN        127.0.0.1/8 ::1/128 ",
+        "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN mode DEFAULT "
+        "group default qlen 1000",
+        "    link/loopback 00:00:00:00:00:00 brd 00:00:00:00:00:00",
+        "local 127.0.0.1 dev lo table local src 127.0.0.1 ",
+        "    cache ",
+        "",
+    ]
+    assert got.err.decode().split("\n")[:2] == [
+        'Device "nothing" does not exist.',
+        "RTNETLINK answers: Operation not supported",
+    ]
