@@ -36,8 +36,8 @@ static const char *const layouts[] = {
 	"-t ext4 -b 4096 -O inline_data -I 512 -N 300",
 	"-t ext3 -b 1024 -N 160",
 	"-t ext2 -b 2048 -N 160 -O ^filetype",
-	"-t ext4 -b 1024 -O ^metadata_csum,meta_bg,^resize_inode,large_dir,mmp,bigalloc -C 2048 "
-	"-N 160",
+	("-t ext4 -b 1024 -N 160 -C 2048 "
+	 "-O ^metadata_csum,meta_bg,^resize_inode,large_dir,mmp,bigalloc"),
 	"-t ext4 -b 1024 -O ^metadata_csum,uninit_bg,^64bit -g 256 -N 320",
 };
 #define NR_LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
