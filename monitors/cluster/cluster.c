@@ -409,7 +409,7 @@ static int reach_host(struct rdma_device *dev, uint64_t deadline)
 	}
 }
 
-static uint64_t lease_ns(void)
+uint64_t cluster_lease_ns(void)
 {
 	return __atomic_load_n(&cluster.lease_ms, __ATOMIC_ACQUIRE) * 1000000ull;
 }
@@ -424,7 +424,7 @@ static int join_host(uint64_t deadline)
 	cluster_member_encode(&self, &w);
 	do {
 		err = call_host(CLUSTER_JOIN, &w, sizeof(w), CALL_NS);
-		if (!err && !lease_ns())
+		if (!err && !cluster_lease_ns())
 			/* no view, so that we would not know how long our lease is */
 			err = -EPROTO;
 		if (!err || err == -EPROTO)
@@ -472,14 +472,14 @@ static int wait_complete(uint64_t deadline)
  */
 static uint64_t heartbeat_interval_ns(void)
 {
-	const uint64_t ns = MIN(cluster_params.heartbeat_ms * 1000000ull, lease_ns() / 4);
+	const uint64_t ns = MIN(cluster_params.heartbeat_ms * 1000000ull, cluster_lease_ns() / 4);
 
 	return __atomic_load_n(&cluster.complete, __ATOMIC_ACQUIRE) ? ns
 								    : MIN(ns, JOIN_HEARTBEAT_NS);
 }
 
 /* Both ways can be tried, and tried again, before the lease ends. */
-#define HEARTBEAT_TRIES_NS (lease_ns() / 4)
+#define HEARTBEAT_TRIES_NS (cluster_lease_ns() / 4)
 
 /* -EMSGSIZE: there is a newer view, too long for a datagram. */
 static int heartbeat_by_datagram(const struct cluster_heartbeat_wire *heartbeat)
@@ -703,7 +703,7 @@ static bool lease_is_young(void)
 {
 	const uint64_t renewed = __atomic_load_n(&cluster.renewed_ns, __ATOMIC_ACQUIRE);
 
-	return time_now_ns() - renewed < lease_ns();
+	return time_now_ns() - renewed < cluster_lease_ns();
 }
 
 static bool is_vouched_for_since(uint64_t ns)
@@ -763,7 +763,7 @@ struct asked {
 /* Ask one after the other. false: this node stood still, or the host has answered meanwhile. */
 static bool ask_members(enum node_role role, const uint32_t *ids, size_t nr, struct asked *asked)
 {
-	const uint64_t ask_ns = MIN(ASK_NS, lease_ns() / 4);
+	const uint64_t ask_ns = MIN(ASK_NS, cluster_lease_ns() / 4);
 
 	for (size_t i = 0; i < nr; i++) {
 		const uint64_t now = time_now_ns();
@@ -812,7 +812,7 @@ static bool is_disowned(struct asked *asked)
 
 static uint64_t look_ns(void)
 {
-	return MIN(LOOK_NS, lease_ns() / 8);
+	return MIN(LOOK_NS, cluster_lease_ns() / 8);
 }
 
 static void lease_thread(void *arg)
@@ -822,9 +822,9 @@ static void lease_thread(void *arg)
 	lease_start(&own_lease, time_now_ns());
 	while (!wait_event_timeout(&cluster.changed, membership() == FENCED,
 				   time_now_ns() + look_ns())) {
-		if (!look(look_ns()) || !lease_is_over(&own_lease, lease_ns()))
+		if (!look(look_ns()) || !lease_is_over(&own_lease, cluster_lease_ns()))
 			continue;
-		if (is_disowned(&asked) && lease_is_cut_off(&own_lease, lease_ns()))
+		if (is_disowned(&asked) && lease_is_cut_off(&own_lease, cluster_lease_ns()))
 			end_membership(asked.is_out
 					       ? "this node was fenced: members have taken it out"
 					       : "this node was cut off: no member has answered "
@@ -928,6 +928,13 @@ size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max)
 	return nr;
 }
 
+int cluster_wait_until(bool (*is_so)(uint32_t node), uint32_t node, uint64_t until_ns,
+		       bool killable)
+{
+	return wait_event_mode(&cluster.changed, is_so(node) || membership() == FENCED,
+			       killable ? WAIT_KILLABLE : WAIT_PLAIN, until_ns);
+}
+
 static bool is_placed(uint32_t vnode, uint32_t node)
 {
 	bool is;
@@ -949,7 +956,7 @@ int cluster_vnode_check(uint32_t vnode, uint32_t node, bool may_wait)
 	(void)wait_event_timeout(&cluster.changed,
 				 is_placed(vnode, node) ||
 					 __atomic_load_n(&cluster.placed_known, __ATOMIC_ACQUIRE),
-				 time_now_ns() + lease_ns());
+				 time_now_ns() + cluster_lease_ns());
 	return is_placed(vnode, node) ? 0 : -EACCES;
 }
 

@@ -425,7 +425,7 @@ static void note_wake(const struct rpc_call_impl *impl)
 		hist_record(&rpc_h_wake_demand, time_now_ns() - impl->answered_ns);
 }
 
-static int wait_sleep_done(struct rpc_call_impl *impl, unsigned int mode)
+static int wait_sleep_done(struct rpc_call_impl *impl, unsigned int mode, uint64_t until_ns)
 {
 	int old, err;
 
@@ -437,7 +437,7 @@ static int wait_sleep_done(struct rpc_call_impl *impl, unsigned int mode)
 			return 0;
 	} while (atomic_cmpxchg(&impl->state, old, old | RPC_CALL_SLEEPER) != old);
 	counter_inc(&rpc_c_sleeps);
-	err = wait_event_mode(&impl->wq, call_is_done(impl), mode, WAIT_FOREVER);
+	err = wait_event_mode(&impl->wq, call_is_done(impl), mode, until_ns);
 	if (!err)
 		note_wake(impl);
 	return err;
@@ -449,12 +449,12 @@ static int call_wait(struct rpc_call *call, unsigned int mode)
 	struct rpc_call_impl *impl = impl_of(call);
 
 	if (!call_is_done(impl) && !wait_spin(impl)) {
-		const int err = wait_sleep_done(impl, mode);
+		const int err = wait_sleep_done(impl, mode, WAIT_FOREVER);
 
 		if (err == -EINTR) {
 			rpc_call_cancel(call);
 			/* Cancelled, or ended in the meantime: either way it is done. */
-			wait_sleep_done(impl, WAIT_PLAIN);
+			wait_sleep_done(impl, WAIT_PLAIN, WAIT_FOREVER);
 			return call->status == -ECANCELED ? -EINTR : call->status;
 		}
 	}
@@ -475,7 +475,17 @@ bool rpc_call_wait_or_leave(struct rpc_call *call)
 {
 	struct rpc_call_impl *impl = impl_of(call);
 
-	return call_is_done(impl) || wait_spin(impl) || wait_sleep_done(impl, WAIT_KILLABLE) == 0;
+	return call_is_done(impl) || wait_spin(impl) ||
+	       wait_sleep_done(impl, WAIT_KILLABLE, WAIT_FOREVER) == 0;
+}
+
+int rpc_call_wait_until(struct rpc_call *call, uint64_t until_ns, bool killable)
+{
+	struct rpc_call_impl *impl = impl_of(call);
+
+	if (call_is_done(impl) || wait_spin(impl))
+		return 0;
+	return wait_sleep_done(impl, killable ? WAIT_KILLABLE : WAIT_PLAIN, until_ns);
 }
 
 void rpc_call_cancel(struct rpc_call *call)
@@ -580,6 +590,19 @@ int rpc_call_submit_wait(struct rpc_call *call, uint64_t slot_timeout_ns)
 int rpc_call_submit_killable(struct rpc_call *call)
 {
 	return submit_wait(call, WAIT_KILLABLE, WAIT_FOREVER);
+}
+
+int rpc_call_submit_until(struct rpc_call *call, uint64_t until_ns, bool killable)
+{
+	const unsigned int mode = killable ? WAIT_KILLABLE : WAIT_PLAIN;
+	int err;
+
+	while ((err = rpc_call_submit(call)) == -EAGAIN) {
+		err = slot_wait(call, mode, until_ns);
+		if (err)
+			return err;
+	}
+	return err;
 }
 
 static int call_sync(struct rpc_call *call, unsigned int mode, void *reply, uint32_t reply_max)

@@ -296,6 +296,13 @@ void rpc_peer_fence(uint32_t node, uint32_t incarn)
 		peer_remove(peer, false, incarn);
 }
 
+int rpc_peer_reachable(uint32_t node)
+{
+	struct rpc_peer *peer = rpc_peer_find(node);
+
+	return peer ? rpc_peer_usable(peer) : -EHOSTDOWN;
+}
+
 bool rpc_peer_info(uint32_t node, struct node_info *info)
 {
 	struct rpc_peer *peer = rpc_peer_find(node);

@@ -10,10 +10,12 @@
 
 #include <cluster/cluster.h>
 #include <cluster/membership.h>
+#include <cluster/patience.h>
 #include <kernel/counter.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/byteorder.h>
+#include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/ktest.h>
@@ -795,6 +797,104 @@ static void host_is_started_again(struct ktest *t)
 	sim_run(t, nodes, 4, 40);
 }
 
+/* --- a storage node that is away ------------------------------------------------------------ */
+
+static struct rpc_call *make_ping(void *arg)
+{
+	return rpc_call_create(*(uint32_t *)arg, RPC_CLASS_CONTROL, 0x0001, NULL, 0);
+}
+
+static int patient_ping(uint32_t node)
+{
+	return patient_call(node, make_ping, &node, true);
+}
+
+static int patient_result = 1; /* atomic: 1, there is none yet */
+
+static void ping_patiently(void *arg)
+{
+	__atomic_store_n(&patient_result, patient_ping((uint32_t)(uintptr_t)arg), __ATOMIC_SEQ_CST);
+}
+
+/* Kill @node, start to ask it, and let it come again after a while: the thread has its answer. */
+static void ask_while_it_comes_again(struct ktest *t, uint32_t node, bool until_gone)
+{
+	struct thread *thread;
+
+	EXPECT_EQ(t, sim_cmd("kill %u", node), 0);
+	if (until_gone)
+		EXPECT_TRUE(t, wait_for(&nr_gone, 1));
+	patient_result = 1;
+	thread = thread_create("patient", ping_patiently, (void *)(uintptr_t)node);
+	ASSERT_FALSE(t, IS_ERR(thread));
+	usleep(500000);
+	EXPECT_EQ(t, __atomic_load_n(&patient_result, __ATOMIC_SEQ_CST), 1);
+	EXPECT_EQ(t, sim_cmd("spawn %u", node), 0);
+	thread_join(thread);
+	EXPECT_EQ(t, patient_result, 0);
+}
+
+static void wait_patiently(struct ktest *t)
+{
+	uint64_t start;
+
+	EXPECT_EQ(t, patient_ping(HOST), 0);
+	/* One that the view has taken out, then the managers' node. */
+	ask_while_it_comes_again(t, MEMORY_B, true);
+	EXPECT_EQ(t, counter("cluster.storage_in_vain"), 0);
+	sim_cmd("barrier 2 4");
+	sim_shared[10] = cluster_epoch();
+	ask_while_it_comes_again(t, HOST, false);
+	EXPECT_GE(t, counter("cluster.storage_again"), 1);
+	sim_cmd("barrier 3 4");
+	EXPECT_EQ(t, shim_bootparam_set("storage.wait_s", "1"), 0);
+	EXPECT_EQ(t, sim_cmd("kill %u", MEMORY_A), 0);
+	start = time_now_ns();
+	EXPECT_EQ(t, patient_ping(MEMORY_A), -EHOSTDOWN);
+	EXPECT_GE(t, time_now_ns() - start, NSEC_PER_SEC);
+	EXPECT_EQ(t, counter("cluster.storage_in_vain"), 1);
+	sim_cmd("barrier 4 3");
+}
+
+static void patient_node(struct ktest *t)
+{
+	const uint32_t self = sim_node_id();
+	const bool again = sim_incarnation() == 1;
+
+	shim_bootparam_set("cluster.lease_ms", "1200");
+	if (self == HOST && again)
+		expect_members(t);
+	ASSERT_EQ(t, join(t), 0);
+	sim_shared[10] = cluster_epoch();
+	sim_shared[10 + self] = node_self()->incarn;
+	if (!again)
+		sim_cmd("barrier 1 4");
+	if (self == PROCESSOR) {
+		wait_patiently(t);
+		return;
+	}
+	if (self == MEMORY_B && !again)
+		sleep(30); /* killed meanwhile */
+	if (self != HOST || !again)
+		sim_cmd("barrier 2 4");
+	if (self == HOST && !again)
+		sleep(30);
+	sim_cmd("barrier 3 4");
+	if (self == MEMORY_A)
+		sleep(30);
+	sim_cmd("barrier 4 3");
+}
+
+static void a_storage_node_is_waited_for(struct ktest *t)
+{
+	static const struct sim_node nodes[] = { { .id = HOST, .fn = patient_node },
+						 { .id = MEMORY_A, .fn = patient_node },
+						 { .id = MEMORY_B, .fn = patient_node },
+						 { .id = PROCESSOR, .fn = patient_node } };
+
+	sim_run(t, nodes, 4, 40);
+}
+
 /* A node that was cut off for longer than its lease has been fenced, and hears of it. */
 static void fenced_node(struct ktest *t)
 {
@@ -1439,6 +1539,7 @@ static const struct ktest_case cases[] = {
 	KTEST(restarted_node),
 	KTEST(many_come_and_go_under_load),
 	KTEST(host_is_started_again),
+	KTEST(a_storage_node_is_waited_for),
 	KTEST(cut_off_too_long),
 	KTEST(a_node_that_is_cut_off_ends),
 	KTEST(only_memory_vouches_for_a_processor),

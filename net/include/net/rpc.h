@@ -195,6 +195,11 @@ bool rpc_slot_is_free(uint32_t peer, enum rpc_class cls);
  */
 int rpc_call_submit_killable(struct rpc_call *call) __must_check;
 /*
+ * The same until @until_ns, absolute: -ETIMEDOUT, there was no slot by then; -EINTR only if
+ * @killable.
+ */
+int rpc_call_submit_until(struct rpc_call *call, uint64_t until_ns, bool killable) __must_check;
+/*
  * Which requests have handlers that may wait for third nodes for ever: @fn says so by the opcode.
  * Such calls take at most half of the slots of a session, so that what does not need the third
  * node goes on when it is silent. Set once, before the first request.
@@ -214,6 +219,11 @@ int rpc_call_wait_killable(struct rpc_call *call);
  * waits for it then.
  */
 bool rpc_call_wait_or_leave(struct rpc_call *call) __must_check;
+/*
+ * The same until @until_ns, absolute. 0: it is done, with call->status; -ETIMEDOUT; -EINTR, only if
+ * @killable.
+ */
+int rpc_call_wait_until(struct rpc_call *call, uint64_t until_ns, bool killable) __must_check;
 /* Give up: done runs with -ECANCELED unless it has run; the target stays in quarantine. */
 void rpc_call_cancel(struct rpc_call *call);
 
@@ -237,6 +247,9 @@ int rpc_call_sync_killable(uint32_t peer, enum rpc_class cls, uint16_t opcode, c
  * failed.  So far for tests.
  */
 int rpc_multicast(struct rpc_call **calls, size_t nr_calls);
+
+/* May calls be made to @node now? 0; -EHOSTDOWN: no member; -ESTALE: it has fenced this node. */
+int rpc_peer_reachable(uint32_t node);
 
 /* --- client, connectionless -------------------------------------------------------------- */
 

@@ -75,11 +75,21 @@ bool cluster_lease_holds(void);
 /* Does this node host the managers? */
 bool cluster_is_host(void);
 
+/* How long a lease is; 0: there is no view yet. */
+uint64_t cluster_lease_ns(void);
+
 /* The membership epoch. */
 uint32_t cluster_epoch(void);
 
 /* Ids of the live members of a role, ascending, up to @max; returns how many there are. */
 size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max);
+
+/*
+ * Wait until @is_so, which is looked at after each new view, or until this node is fenced. 0;
+ * -ETIMEDOUT at @until_ns, absolute; -EINTR, only if @killable.
+ */
+int cluster_wait_until(bool (*is_so)(uint32_t node), uint32_t node, uint64_t until_ns,
+		       bool killable) __must_check;
 
 /*
  * Let @choose pick one of the live members of @role, whose ids it is given in ascending order.
