@@ -103,3 +103,12 @@ static bool release_req_is_valid(const struct ms_release_req *r)
 }
 
 CODEC_FIXED(ms_release_req, MS_RELEASE_REQ, release_req_is_valid)
+
+#define MS_DECLARE_REQ(F) F(u32, incarn), F(zero32, reserved)
+
+static bool declare_req_is_valid(const struct ms_declare_req *r)
+{
+	return r->incarn != 0;
+}
+
+CODEC_FIXED(ms_declare_req, MS_DECLARE_REQ, declare_req_is_valid)

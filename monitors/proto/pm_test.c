@@ -246,6 +246,7 @@ FIXED_SAMPLE(ms_change_req, { .file = { 77, 3, 21 },
 			      .client = 2,
 			      .seq = 3 })
 FIXED_SAMPLE(ms_release_req, { .file = { 77, 3, 21 }, .epoch = 8 })
+FIXED_SAMPLE(ms_declare_req, { .incarn = 0x10000007 })
 FIXED_SAMPLE(proto_attr, { .file = { 77, 3, 21 },
 			   .size = 10,
 			   .blocks = 8,
@@ -343,7 +344,7 @@ static ssize_t (*const samples[])(void) = {
 	sample_pm_lease_req,        sample_pm_file_open_req,   sample_pm_file_state,
 	sample_pm_file_write_req,   sample_pm_file_change_req, sample_ms_claim_req,
 	sample_ms_file_state,       sample_ms_write_req,       sample_ms_change_req,
-	sample_ms_release_req,
+	sample_ms_release_req,      sample_ms_declare_req,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -683,6 +684,8 @@ static const struct rejection {
 	{ "ms_change_req", 60, 4, 1 },
 	{ "ms_change_req", 72, 8, 0 },
 	{ "ms_release_req", 16, 8, 0 },
+	{ "ms_declare_req", 0, 4, 0 },
+	{ "ms_declare_req", 4, 4, 1 },
 	{ "ms_read_req", 24, 4, 33 },
 	{ "ms_read_req", 28, 4, 1 },
 	{ "ms_read_rep", 0, 4, 33 },

@@ -466,6 +466,21 @@ static bool close_file_is_valid(const struct ps_close_req *r, uint32_t i)
 CODEC_LIST(ps_close_req, PS_CLOSE_REQ, close_req_is_valid, proto_file, files, PS_CLOSE_MAX,
 	   close_file_is_valid)
 
+#define PS_DECLARE_REQ(F) F(u32, nr_files), F(u32, flags), F(u32, incarn), F(zero32, reserved)
+
+static bool declare_req_is_valid(const struct ps_declare_req *r)
+{
+	return !(r->flags & ~(uint32_t)PS_DECLARE_ALL) && r->incarn;
+}
+
+static bool declare_file_is_valid(const struct ps_declare_req *r, uint32_t i)
+{
+	return r->files[i].node;
+}
+
+CODEC_LIST(ps_declare_req, PS_DECLARE_REQ, declare_req_is_valid, proto_file, files, PS_CLOSE_MAX,
+	   declare_file_is_valid)
+
 #define PS_FSYNC_REQ(F) F(some, file), F(u32, flags), F(zero32, reserved)
 
 static bool fsync_req_is_valid(const struct ps_fsync_req *r)

@@ -172,6 +172,16 @@ static ssize_t sample_close(void)
 	return ps_close_req_encode(&req, buf, sizeof(buf));
 }
 
+static ssize_t sample_declare(void)
+{
+	static const struct ps_declare_req req = { .nr_files = 2,
+						   .flags = PS_DECLARE_LAST,
+						   .incarn = 0x10000007,
+						   .files = { FILE_, FILE_2 } };
+
+	return ps_declare_req_encode(&req, buf, sizeof(buf));
+}
+
 static ssize_t sample_fsync(void)
 {
 	static const struct ps_fsync_req req = { .file = FILE_, .flags = PS_FSYNC_DATA };
@@ -184,9 +194,10 @@ static ssize_t sample_fsync(void)
 
 /* In the order of ps_recoders[]; those behind them have their samples in ps_test.c. */
 static ssize_t (*const samples[])(void) = {
-	sample_create,   sample_mkdir,    sample_mknod,     sample_symlink, sample_tmpfile,
-	sample_link,     sample_remove,   sample_rename,    sample_removed, sample_setattr,
-	sample_setxattr, sample_getxattr, sample_fallocate, sample_close,   sample_fsync,
+	sample_create,    sample_mkdir,   sample_mknod,    sample_symlink,
+	sample_tmpfile,   sample_link,    sample_remove,   sample_rename,
+	sample_removed,   sample_setattr, sample_setxattr, sample_getxattr,
+	sample_fallocate, sample_close,   sample_declare,  sample_fsync,
 };
 
 static void there_and_back(struct ktest *t)
@@ -301,6 +312,10 @@ static const struct rejection {
 	{ "close", 4, 4, 1 },
 	{ "close", 0, 4, 0 },
 	{ "close", 0, 4, PS_CLOSE_MAX + 1 },
+	{ "declare", AT(declare_req, nr_files), 4, PS_CLOSE_MAX + 1 },
+	{ "declare", AT(declare_req, flags), 4, 2 },
+	{ "declare", AT(declare_req, incarn), 4, 0 },
+	{ "declare", AT(declare_req, reserved), 4, 1 },
 	{ "fsync", AT(fsync_req, flags), 4, 2 },
 	{ "fsync", AT(fsync_req, reserved), 4, 1 },
 };

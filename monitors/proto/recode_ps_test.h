@@ -34,6 +34,7 @@ RECODE_VARIABLE(ps_setxattr_req)
 RECODE_VARIABLE(ps_getxattr_req)
 RECODE_VARIABLE(ps_fallocate_req)
 RECODE_VARIABLE(ps_close_req)
+RECODE_VARIABLE(ps_declare_req)
 RECODE_FIXED(ps_fsync_req)
 
 static const struct {
@@ -54,6 +55,7 @@ static const struct {
 	{ "getxattr", recode_ps_getxattr_req },
 	{ "fallocate", recode_ps_fallocate_req },
 	{ "close", recode_ps_close_req },
+	{ "declare", recode_ps_declare_req },
 	{ "fsync", recode_ps_fsync_req },
 	{ "path", recode_ps_path_req },
 	{ "file", recode_ps_file_req },

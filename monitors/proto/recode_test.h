@@ -68,6 +68,7 @@ RECODE_FIXED(ms_file_state)
 RECODE_FIXED(ms_write_req)
 RECODE_FIXED(ms_change_req)
 RECODE_FIXED(ms_release_req)
+RECODE_FIXED(ms_declare_req)
 RECODE_FIXED_AS(pm_redirect, struct pm_vregion, pm_redirect_decode, pm_redirect_encode,
 		struct pm_redirect_wire)
 RECODE_FIXED_AS(pm_destroy_req, uint64_t, pm_destroy_req_decode, destroy_encode,
@@ -136,4 +137,5 @@ static const struct {
 	{ "ms_write_req", recode_ms_write_req },
 	{ "ms_change_req", recode_ms_change_req },
 	{ "ms_release_req", recode_ms_release_req },
+	{ "ms_declare_req", recode_ms_declare_req },
 };

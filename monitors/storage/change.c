@@ -679,7 +679,10 @@ static ssize_t answer_again(struct op *op, const struct change_kind *kind,
 		return PTR_ERR(in);
 	if (IS_ERR(in))
 		in = NULL; /* it is gone, as was asked */
-	ret = kind->removes ? reply_removed(op, in) : in ? reply_attr(op, in) : -ESTALE;
+	/* The earlier life held what has no name for the client, and this one has forgotten. */
+	ret = in && !is_dir(in) ? held_again(&op->st->held, in, op->from) : 0;
+	if (!ret)
+		ret = kind->removes ? reply_removed(op, in) : in ? reply_attr(op, in) : -ESTALE;
 	if (in)
 		fs_inode_put(in);
 	return ret;
@@ -696,6 +699,12 @@ static ssize_t run_change(struct op *op, const struct change_kind *kind,
 	ret = kind->run(op, req);
 	if (ret >= 0)
 		counter_inc(&storage_changes);
+	/* Others that change something now share the commit. */
+	if (ret >= 0 && op->st->stable) {
+		const int err = fs_sync(op->st->fs);
+
+		ret = err ? err : ret;
+	}
 	return ret;
 }
 

@@ -636,6 +636,70 @@ static void a_file_without_names_is_held_for_its_user(struct ktest *t)
 	rig_free(r);
 }
 
+static ssize_t declare(struct rig *r, uint32_t incarn, const struct proto_file *file,
+		       uint32_t flags)
+{
+	const struct ps_declare_req req = {
+		.nr_files = 1, .flags = flags, .incarn = incarn, .files = { *file }
+	};
+	const ssize_t len = ps_declare_req_encode(&req, r->body, CAP);
+
+	return storage_declare(&r->st, PS_DECLARE, &r->from, r->body, (size_t)len, r->reply, CAP);
+}
+
+/* All that was in memory is lost. */
+static void start_again(struct rig *r)
+{
+	memfs_keep(r->st.fs);
+	held_table_destroy(&r->st.held);
+	held_table_init(&r->st.held);
+	record_table_destroy(&r->st.records);
+	grace_init(&r->st.grace, true);
+}
+
+static void declared_files_outlive_a_start_again(struct ktest *t)
+{
+	struct proto_attr declared, repeated, forgotten, tmp;
+	struct rig *r = rig_new();
+
+	ASSERT_TRUE(t, r);
+	r->st.incarn = 77;
+	memfs_journal(r->st.fs);
+	ASSERT_EQ(t, make(r, &root, "a", 0100644, &declared), 0);
+	ASSERT_EQ(t, make(r, &root, "b", 0100644, &repeated), 0);
+	ASSERT_EQ(t, make(r, &root, "c", 0100644, &forgotten), 0);
+	ASSERT_EQ(t, remove_name(r, &root, "a", &declared.file, false, NULL), 0);
+	ASSERT_EQ(t, remove_name(r, &root, "c", &forgotten.file, false, NULL), 0);
+	ASSERT_EQ(t, remove_name(r, &root, "b", &repeated.file, false, NULL), 0);
+	start_again(r);
+	/* The answer had been lost, so the client does not know that it uses the file. */
+	EXPECT_EQ(t, repeat(r), (ssize_t)sizeof(struct ps_removed_rep_wire));
+	EXPECT_EQ(t, declare(r, 76, &declared.file, 0), -ESTALE);
+	EXPECT_EQ(t, declare(r, 77, &declared.file, 0), 0);
+	EXPECT_FALSE(t, grace_has_declared(&r->st.grace, &r->from));
+	EXPECT_EQ(t, declare(r, 77, &declared.file, PS_DECLARE_LAST), 0);
+	EXPECT_TRUE(t, grace_has_declared(&r->st.grace, &r->from));
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 3u);
+	storage_grace_end(&r->st);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 2u);
+	EXPECT_EQ(t, close_file(r, &declared.file), 0);
+	EXPECT_EQ(t, close_file(r, &repeated.file), 0);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 0u);
+	/* One that never had a name, too; and a file with a name is not held. */
+	ASSERT_EQ(t, make(r, &root, "d", 0100644, &declared), 0);
+	ASSERT_EQ(t, make(r, &root, NULL, 0100600, &tmp), 0);
+	start_again(r);
+	ASSERT_TRUE(t, repeat(r) > 0);
+	EXPECT_EQ(t, declare(r, 77, &declared.file, 0), 0);
+	storage_grace_end(&r->st);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 2u);
+	ASSERT_EQ(t, remove_name(r, &root, "d", &declared.file, false, NULL), 0);
+	EXPECT_EQ(t, close_file(r, &declared.file), 0);
+	EXPECT_EQ(t, close_file(r, &tmp.file), 0);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 0u);
+	rig_free(r);
+}
+
 static void a_failed_change_holds_nothing(struct ktest *t)
 {
 	struct rig *r = rig_new();
@@ -679,6 +743,7 @@ static const struct ktest_case change_cases[] = {
 	KTEST(records_are_bounded),
 	KTEST(after_a_restart_the_journal_knows),
 	KTEST(a_file_without_names_is_held_for_its_user),
+	KTEST(declared_files_outlive_a_start_again),
 	KTEST(a_failed_change_holds_nothing),
 	KTEST(what_is_no_change),
 	{ 0 },

@@ -55,6 +55,7 @@ const struct storage_msg storage_msgs[] = {
 	CHANGES(PS_REMOVEXATTR, "ps.removexattr", storage_change),
 	CHANGES(PS_FALLOCATE, "ps.fallocate", storage_change),
 	CHANGES(PS_CLOSE, "ps.close", storage_close),
+	CHANGES(PS_DECLARE, "ps.declare", storage_declare),
 	ASKS(PS_FSYNC, FOR_PS, HANDLE, "ps.fsync", storage_fsync),
 	ASKS(PS_SYNC, FOR_PS, HANDLE, "ps.sync", storage_sync),
 	ASKS(MS_READ, FOR_MS, BY_MEMORY, "ms.read", NULL), /* msg.c sends the pages */
@@ -63,6 +64,7 @@ const struct storage_msg storage_msgs[] = {
 	ASKS(MS_WRITE, FOR_MS, BY_MEMORY, "ms.write", NULL),
 	ASKS(MS_CHANGE, ONCE_MS, BY_MEMORY, "ms.change", NULL),
 	ASKS(MS_RELEASE, FOR_MS, BY_MEMORY, "ms.release", NULL),
+	ASKS(MS_DECLARE, FOR_MS, BY_MEMORY, "ms.declare", NULL),
 };
 const size_t nr_storage_msgs = ARRAY_SIZE(storage_msgs);
 

@@ -214,6 +214,40 @@ ssize_t storage_close(struct storage *st, uint16_t opcode, const struct storage_
 	return ret;
 }
 
+/* One that is gone was used by nobody, or its client has been told so. */
+static int hold_again(struct storage *st, const struct storage_peer *from,
+		      const struct proto_file *file)
+{
+	struct fs_inode *in = storage_file_get(st, file);
+	int err;
+
+	if (IS_ERR(in))
+		return PTR_ERR(in) == -ESTALE ? 0 : (int)PTR_ERR(in);
+	err = held_again(&st->held, in, from);
+	fs_inode_put(in);
+	return err;
+}
+
+ssize_t storage_declare(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+			const void *body, size_t len, void *reply, size_t cap)
+{
+	struct ps_declare_req *req = kmalloc(sizeof(*req)); /* too big for a stack */
+	ssize_t ret;
+
+	(void)opcode, (void)reply, (void)cap;
+	if (!req)
+		return -ENOMEM;
+	ret = ps_declare_req_decode(body, len, req);
+	if (!ret && req->incarn != st->incarn)
+		ret = -ESTALE;
+	for (uint32_t i = 0; !ret && i < req->nr_files; i++)
+		ret = hold_again(st, from, &req->files[i]);
+	if (!ret && (req->flags & PS_DECLARE_LAST))
+		ret = grace_declare(&st->grace, from);
+	kfree(req);
+	return ret;
+}
+
 ssize_t storage_fsync(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
 {
 	struct ps_fsync_req req;

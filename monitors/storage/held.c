@@ -103,6 +103,21 @@ void held_add(struct held_table *table, struct held *h, const struct storage_pee
 		let_go(h);
 }
 
+int held_again(struct held_table *table, struct fs_inode *in, const struct storage_peer *user)
+{
+	struct held *h = held_begin(in);
+	struct fs_stat s;
+
+	if (IS_ERR(h))
+		return (int)PTR_ERR(h);
+	fs_inode_stat(in, &s);
+	if (s.nlink)
+		held_cancel(h);
+	else
+		held_add(table, h, user);
+	return 0;
+}
+
 void held_drop(struct held_table *table, const struct storage_peer *user, uint64_t ino,
 	       uint32_t gen)
 {

@@ -34,6 +34,9 @@ void held_table_destroy(struct held_table *table);
 struct held *held_begin(struct fs_inode *in);
 /* After it, if @in has no name left: it is held for @user. */
 void held_add(struct held_table *table, struct held *h, const struct storage_peer *user);
+/* @in, which may have no name left, is held for @user if so. -ENOMEM, or as fs_inode_get(). */
+int held_again(struct held_table *table, struct fs_inode *in, const struct storage_peer *user)
+	__must_check;
 /* After it, if it has one. */
 void held_cancel(struct held *h);
 

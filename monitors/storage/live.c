@@ -15,6 +15,8 @@
 
 #include "storage.h"
 
+COUNTER(storage_changes_again, "storage.file_changes_again",
+	"changes of contents that were done before this node was started again");
 COUNTER(storage_writes, "storage.writes", "requests that wrote pages of files");
 COUNTER(storage_write_bytes, "storage.write_bytes", "bytes of files that were written");
 COUNTER(storage_syncs, "storage.syncs", "... that waited for the disk");
@@ -35,10 +37,12 @@ static void tell_state(const struct storage *st, struct fs_inode *in, uint64_t e
 	};
 }
 
-static struct fs_change change_of(uint64_t client, uint64_t seq, int64_t mtime_s, uint32_t mtime_ns)
+/* Whose change it is tells the connection, not the request: none speaks for another node. */
+static struct fs_change change_of(const struct storage_peer *who, uint64_t seq, int64_t mtime_s,
+				  uint32_t mtime_ns)
 {
 	return (struct fs_change){
-		.client = client,
+		.client = seq ? (uint64_t)who->node << 32 | who->incarn : 0,
 		.seq = seq,
 		.now = { .sec = mtime_s, .nsec = mtime_ns },
 	};
@@ -55,6 +59,12 @@ int storage_claim(struct storage *st, const struct storage_peer *who,
 	if (IS_ERR(in))
 		return (int)PTR_ERR(in);
 	err = fs_is_read_only(st->fs) ? -EROFS : 0;
+	/* Another node may have it, of which this life does not know yet. */
+	if (!err && !req->epoch)
+		err = grace_wait(&st->grace);
+	/* Or may have had it since, and changed it. */
+	else if (!err && req->epoch >> 32 != st->incarn && grace_is_over(&st->grace))
+		err = -ENOLCK;
 	if (!err)
 		err = claim_take(&st->claims, &req->file, who, &epoch, &node);
 	if (!err && node == who->node)
@@ -65,10 +75,17 @@ int storage_claim(struct storage *st, const struct storage_peer *who,
 	return err;
 }
 
-/* Pages, or only the size and the time. */
-static int write_in(struct fs_inode *in, const struct ms_write_req *req, void *const *pages)
+int storage_declare_claims(struct storage *st, const struct storage_peer *who,
+			   const struct ms_declare_req *req)
 {
-	const struct fs_change ch = change_of(req->client, req->seq, req->mtime_s, req->mtime_ns);
+	return req->incarn == st->incarn ? grace_declare(&st->grace, who) : -ESTALE;
+}
+
+/* Pages, or only the size and the time. */
+static int write_in(struct fs_inode *in, const struct storage_peer *who,
+		    const struct ms_write_req *req, void *const *pages)
+{
+	const struct fs_change ch = change_of(who, req->seq, req->mtime_s, req->mtime_ns);
 	const uint64_t off = req->pgoff << PAGE_SHIFT;
 	struct fs_attr attr = { .mask = FS_SET_MTIME, .mtime = ch.now };
 	struct fs_stat stat;
@@ -105,11 +122,12 @@ int storage_write(struct storage *st, const struct storage_peer *who,
 	err = claim_begin(&st->claims, &req->file, who, req->epoch, &claim);
 	if (err)
 		goto out_put;
-	err = write_in(in, req, pages);
-	if (!err && (req->flags & MS_WRITE_SYNC)) {
+	err = write_in(in, who, req, pages);
+	if (!err && (req->flags & MS_WRITE_SYNC))
 		counter_inc(&storage_syncs);
-		err = fs_fsync(in, req->flags & MS_WRITE_DATASYNC);
-	}
+	/* The version, by which the claim is known again after a restart, is no data. */
+	if (!err && ((req->flags & MS_WRITE_SYNC) || st->stable))
+		err = fs_fsync(in, (req->flags & MS_WRITE_DATASYNC) && !st->stable);
 	if (!err)
 		tell_state(st, in, req->epoch, who->node, out);
 	claim_end(&st->claims, claim);
@@ -139,9 +157,10 @@ static int fallocate_mode(uint32_t op)
 	}
 }
 
-static int change_in(struct storage *st, struct fs_inode *in, const struct ms_change_req *req)
+static int change_in(struct storage *st, struct fs_inode *in, const struct storage_peer *who,
+		     const struct ms_change_req *req)
 {
-	const struct fs_change ch = change_of(req->client, req->seq, req->mtime_s, req->mtime_ns);
+	const struct fs_change ch = change_of(who, req->seq, req->mtime_s, req->mtime_ns);
 	const struct fs_attr attr = { .mask = FS_SET_SIZE | FS_SET_MTIME,
 				      .size = req->off,
 				      .mtime = ch.now };
@@ -149,8 +168,10 @@ static int change_in(struct storage *st, struct fs_inode *in, const struct ms_ch
 	int mode;
 
 	/* It was done before we were started again. */
-	if (req->client && !fs_change_find(st->fs, req->client, req->seq, &done))
+	if (ch.client && !fs_change_find(st->fs, ch.client, ch.seq, &done)) {
+		counter_inc(&storage_changes_again);
 		return 0;
+	}
 	if (req->op == PROTO_FILE_TRUNCATE)
 		return fs_setattr(in, &attr, &ch);
 	mode = fallocate_mode(req->op);
@@ -169,7 +190,9 @@ int storage_file_change(struct storage *st, const struct storage_peer *who,
 	err = claim_begin(&st->claims, &req->file, who, req->epoch, &claim);
 	if (err)
 		goto out_put;
-	err = change_in(st, in, req);
+	err = change_in(st, in, who, req);
+	if (!err && st->stable)
+		err = fs_fsync(in, false);
 	if (!err)
 		tell_state(st, in, req->epoch, who->node, out);
 	claim_end(&st->claims, claim);

@@ -93,10 +93,15 @@ static int toy_fsync(struct fs_inode *in, bool datasync)
 	return 0;
 }
 
-/* Request 7 of client 9 has been done. */
+/* Request 7 of the first node has been done, whatever client it names. */
 static int toy_find(struct fs *fs, uint64_t client, uint64_t seq, struct fs_done *done)
 {
-	return client == 9 && seq == 7 ? 0 : -ENOENT;
+	return client == ((uint64_t)m0.node << 32 | m0.incarn) && seq == 7 ? 0 : -ENOENT;
+}
+
+static void toy_orphans_release(struct fs *fs)
+{
+	(void)fs;
 }
 
 static const struct fs_ops toy_ops = {
@@ -111,6 +116,7 @@ static const struct fs_write_ops toy_changes = {
 	.fallocate = toy_fallocate,
 	.fsync = toy_fsync,
 	.change_find = toy_find,
+	.orphans_release = toy_orphans_release,
 };
 
 /* --- */
@@ -130,6 +136,8 @@ static void start(struct storage *st)
 	WRITE_ONCE(left_node, 0);
 	*st = (struct storage){ .fs = &toy.fs, .node = NODE };
 	claims_init(&st->claims, 3, has_left);
+	grace_init(&st->grace, false);
+	st->incarn = 3;
 }
 
 static int claim(struct storage *st, const struct storage_peer *who, struct ms_file_state *state)
@@ -287,11 +295,94 @@ static void changes_once(struct ktest *t)
 	kfree(st);
 }
 
+static int claim_by(struct storage *st, const struct storage_peer *who, uint64_t epoch,
+		    struct ms_file_state *state)
+{
+	return storage_claim(st, who, &(struct ms_claim_req){ .file = file, .epoch = epoch },
+			     state);
+}
+
+struct newcomer {
+	struct storage *st;
+	struct ms_file_state state;
+	int err;
+	bool done; /* atomic */
+};
+
+static void claim_anew(void *arg)
+{
+	struct newcomer *n = arg;
+
+	n->err = claim_by(n->st, &m1, 0, &n->state);
+	__atomic_store_n(&n->done, true, __ATOMIC_RELEASE);
+}
+
+/* Another node's claim waits until all have said what they had. */
+static void a_claim_outlives_a_start_again(struct ktest *t)
+{
+	const uint64_t old = 2ull << 32 | 5;
+	struct storage *st = kzalloc(sizeof(*st));
+	struct newcomer *n = kzalloc(sizeof(*n));
+	struct ms_declare_req declare = { .incarn = 2 };
+	struct ms_file_state state;
+	struct thread *thread;
+
+	ASSERT_TRUE(t, st && n);
+	start(st);
+	grace_init(&st->grace, true);
+	n->st = st;
+	thread = thread_create("newcomer", claim_anew, n);
+	ASSERT_FALSE(t, IS_ERR(thread));
+	thread_sleep_ns(20 * 1000 * 1000);
+	EXPECT_FALSE(t, __atomic_load_n(&n->done, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(t, claim_by(st, &m0, old, &state), 0);
+	EXPECT_EQ(t, state.node, m0.node);
+	EXPECT_EQ(t, storage_declare_claims(st, &m0, &declare), -ESTALE);
+	declare.incarn = 3;
+	EXPECT_EQ(t, storage_declare_claims(st, &m0, &declare), 0);
+	EXPECT_TRUE(t, grace_has_declared(&st->grace, &m0));
+	EXPECT_FALSE(t, grace_has_declared(&st->grace, &m1));
+	EXPECT_FALSE(t, __atomic_load_n(&n->done, __ATOMIC_ACQUIRE));
+	storage_grace_end(st);
+	thread_join(thread);
+	EXPECT_EQ(t, n->err, 0);
+	EXPECT_EQ(t, n->state.node, m0.node);
+	/* Too late: another node may have had it in between. */
+	EXPECT_EQ(t, claim_by(st, &m1, old, &state), -ENOLCK);
+	claims_destroy(&st->claims);
+	kfree(n);
+	kfree(st);
+}
+
+/* The disk has each change that is answered. */
+static void stable_answers(struct ktest *t)
+{
+	struct storage *st = kzalloc(sizeof(*st));
+	struct ms_change_req req = { .file = file, .op = PROTO_FILE_TRUNCATE, .off = 100 };
+	struct ms_file_state state;
+
+	ASSERT_TRUE(t, st);
+	start(st);
+	ASSERT_EQ(t, claim(st, &m0, &state), 0);
+	EXPECT_EQ(t, write_text(st, &m0, state.epoch, "text", 0), 0);
+	EXPECT_EQ(t, toy.syncs, 0);
+	st->stable = true;
+	EXPECT_EQ(t, write_text(st, &m0, state.epoch, "text", 0), 0);
+	EXPECT_EQ(t, toy.syncs, 1);
+	EXPECT_EQ(t, write_text(st, &m0, state.epoch, "text", MS_WRITE_SYNC | MS_WRITE_DATASYNC),
+		  0);
+	EXPECT_EQ(t, toy.syncs, 2);
+	req.epoch = state.epoch;
+	EXPECT_EQ(t, storage_file_change(st, &m0, &req, &state), 0);
+	EXPECT_EQ(t, toy.syncs, 3);
+	claims_destroy(&st->claims);
+	kfree(st);
+}
+
 static const struct ktest_case cases[] = {
-	KTEST(pages_by_the_claim),
-	KTEST(a_fence_before_the_successor),
-	KTEST(changes_once),
-	{ 0 },
+	KTEST(pages_by_the_claim), KTEST(a_fence_before_the_successor),
+	KTEST(changes_once),       KTEST(a_claim_outlives_a_start_again),
+	KTEST(stable_answers),     { 0 },
 };
 static const struct ktest_suite suite = { .name = "storage.live", .cases = cases };
 KTEST_SUITE(suite);

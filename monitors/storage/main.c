@@ -7,6 +7,7 @@
  */
 #define PR_FMT "storage: "
 
+#include <cluster/membership.h>
 #include <cluster/start.h>
 #include <drivers/blkdev.h>
 #include <drivers/partition.h>
@@ -14,6 +15,7 @@
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
+#include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/errno.h>
@@ -33,7 +35,7 @@ static uint64_t cache_bytes = 8u << 20;
 static uint64_t index_bytes = 4u << 20;
 static uint64_t buffer_bytes = 8u << 20;
 static uint32_t disk_wait_s = 10;
-static bool writable;
+static bool writable, stable;
 BOOT_PARAM(
 	"disk", string, disk_name,
 	"device with the file system, as vda, vda:2, vda:label=NAME, vda:uuid=UUID or vda:whole; "
@@ -42,6 +44,9 @@ BOOT_PARAM("storage.cache", size, cache_bytes, "memory for blocks of metadata");
 BOOT_PARAM("storage.index", size, index_bytes, "memory for the path index");
 BOOT_PARAM("storage.buffers", size, buffer_bytes, "memory for reads in progress");
 BOOT_PARAM("storage.writable", bool, writable, "let programs change the disk");
+BOOT_PARAM(
+	"storage.stable", bool, stable,
+	"changes are on the disk before they are answered: none is lost when this node is killed");
 BOOT_PARAM("storage.disk_wait", u32, disk_wait_s, "seconds to wait for the device of disk=");
 
 static struct storage storage;
@@ -109,6 +114,7 @@ static void shut_down(void)
 	if (!READ_ONCE(serving))
 		return;
 	WRITE_ONCE(serving, false);
+	storage_grace_end(&storage); /* claims that wait for it are let go */
 	if (storage_serve_end(SHUTDOWN_NS))
 		ctl_error("requests do not end: the disk is left to its journal");
 	else
@@ -165,6 +171,78 @@ static void view_changed(const struct cluster_view *view)
 	mutex_unlock(&view_lock);
 	if (newer)
 		tell_launcher(view);
+	grace_look(&storage.grace);
+}
+
+/* --- after a start again ------------------------------------------------------------------ */
+
+/* Have all members of @role declared? */
+static bool have_declared(enum node_role role)
+{
+	static uint32_t ids[CLUSTER_MAX_MEMBERS]; /* the grace thread's */
+	const size_t nr = cluster_nodes(role, ids, CLUSTER_MAX_MEMBERS);
+
+	for (size_t i = 0; i < MIN(nr, (size_t)CLUSTER_MAX_MEMBERS); i++) {
+		struct node_info info;
+
+		if (!rpc_peer_info(ids[i], &info) ||
+		    !grace_has_declared(&storage.grace,
+					&(struct storage_peer){ info.id, info.incarn }))
+			return false;
+	}
+	return true;
+}
+
+/* Members whom the managers' node, if this is it, expects to join it again. */
+static bool have_expected_declared(void)
+{
+	for (size_t i = 0; i < cluster_params.nr_expected; i++) {
+		const struct cluster_member *m = &cluster_params.expected[i];
+
+		if (m->role != NODE_ROLE_STORAGE &&
+		    !grace_has_declared(&storage.grace, &(struct storage_peer){ m->id, m->incarn }))
+			return false;
+	}
+	return true;
+}
+
+static bool all_have_declared(void)
+{
+	return cluster_lease_ns() && have_expected_declared() &&
+	       have_declared(NODE_ROLE_PROCESSOR) && have_declared(NODE_ROLE_MEMORY);
+}
+
+static bool has_view(uint32_t node)
+{
+	return cluster_lease_ns() != 0;
+}
+
+/* A member that has not declared for one lease has lost it, and with it what it had. */
+static void grace_thread(void *arg)
+{
+	bool all;
+
+	if (cluster_wait_until(has_view, 0, WAIT_FOREVER, false))
+		return; /* it has no end */
+	all = wait_event_timeout(&storage.grace.changed,
+				 grace_is_over(&storage.grace) || all_have_declared(),
+				 time_after_ns(cluster_lease_ns()));
+	pr_info("%s: claims are free, and files that nobody uses go\n",
+		all ? "all members have declared what they have" : "a lease is over");
+	storage_grace_end(&storage);
+}
+
+static int grace_start(void)
+{
+	struct thread *t;
+
+	if (grace_is_over(&storage.grace))
+		return 0;
+	t = thread_create("storage.grace", grace_thread, NULL);
+	if (IS_ERR(t))
+		return (int)PTR_ERR(t);
+	thread_detach(t);
+	return 0;
 }
 
 /* Its claims are others' to take at once; here their memory is given back. */
@@ -252,7 +330,9 @@ static int start_files(void)
 		.why = why,
 		.why_size = sizeof(why),
 		.vnode_check = cluster_vnode_check,
-		.incarn = node_self()->incarn,
+		.incarn = node_incarnation(),
+		.stable = stable,
+		.again = node_start_of(node_incarnation()) != 1,
 		.has_left = has_left,
 	};
 	struct blkdev *bd = find_disk();
@@ -279,6 +359,8 @@ static int serve(void)
 
 	if (!err)
 		err = storage_serve(&storage);
+	if (!err)
+		err = grace_start();
 	if (!err)
 		WRITE_ONCE(serving, true);
 	return err;

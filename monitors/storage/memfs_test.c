@@ -24,6 +24,7 @@ struct memfs {
 	uint64_t next_ino;
 	int fail;
 	bool journal;
+	bool keep; /* files without a name stay, as after a start again */
 };
 
 struct node {
@@ -79,7 +80,7 @@ static void free_node(struct node *n)
 
 static void maybe_free(struct node *n)
 {
-	if (!n->refs && !n->open_refs && !n->st.nlink)
+	if (!n->refs && !n->open_refs && !n->st.nlink && !mine(&n->in)->keep)
 		free_node(n);
 }
 
@@ -569,7 +570,12 @@ static void op_close_ref(struct fs_inode *in)
 
 static void op_orphans_release(struct fs *fs)
 {
-	(void)fs;
+	struct memfs *m = memfs_of(fs);
+	struct node *n, *next;
+
+	m->keep = false;
+	list_for_each_entry_safe(n, next, &m->nodes, link)
+		maybe_free(n);
 }
 
 static const struct fs_write_ops write_ops = {
@@ -624,6 +630,11 @@ unsigned int memfs_nr_files(const struct fs *fs)
 void memfs_fail(struct fs *fs, int err)
 {
 	memfs_of(fs)->fail = err;
+}
+
+void memfs_keep(struct fs *fs)
+{
+	memfs_of(fs)->keep = true;
 }
 
 void memfs_journal(struct fs *fs)

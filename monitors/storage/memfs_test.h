@@ -10,5 +10,7 @@ struct fs *memfs_create(void);
 unsigned int memfs_nr_files(const struct fs *fs);
 /* The next changes answer @err once they would be done. */
 void memfs_fail(struct fs *fs, int err);
+/* From now on files without a name stay until fs_orphans_release(). */
+void memfs_keep(struct fs *fs);
 /* Remember the ids of changes, as a journal does. */
 void memfs_journal(struct fs *fs);

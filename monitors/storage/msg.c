@@ -268,6 +268,22 @@ static enum rpc_handler_result handle_release(struct rpc_request *req, void *arg
 	return RPC_DONE;
 }
 
+static enum rpc_handler_result handle_declare(struct rpc_request *req, void *arg)
+{
+	const struct storage_peer who = claimant_of(req);
+	struct ms_declare_req declare;
+	struct ms_declare_req_wire w;
+	uint32_t len;
+	int err = rpc_request_copy(req, &w, sizeof(w), &len);
+
+	if (!err)
+		err = ms_declare_req_decode(&w, len, &declare);
+	if (!err)
+		err = storage_declare_claims(storage, &who, &declare);
+	answer(req, err, NULL);
+	return RPC_DONE;
+}
+
 /* Of messages that come or go with pages, or whose sender counts. */
 static enum rpc_handler_result (*direct_of(uint16_t opcode))(struct rpc_request *req, void *arg)
 {
@@ -282,6 +298,8 @@ static enum rpc_handler_result (*direct_of(uint16_t opcode))(struct rpc_request 
 		return handle_change;
 	case MS_RELEASE:
 		return handle_release;
+	case MS_DECLARE:
+		return handle_declare;
 	default:
 		return NULL;
 	}

@@ -440,6 +440,7 @@ static bool is_opcode(uint16_t opcode)
 	case PS_CLOSE:
 	case PS_FSYNC:
 	case PS_SYNC:
+	case PS_DECLARE:
 		return true;
 	}
 	return false;

@@ -31,6 +31,9 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 	record_table_init(&st->records);
 	held_table_init(&st->held);
 	claims_init(&st->claims, opt->incarn, opt->has_left);
+	grace_init(&st->grace, opt->again);
+	st->incarn = opt->incarn;
+	st->stable = opt->stable;
 	st->index = pathindex_create(opt->index_bytes);
 	if (IS_ERR(st->index))
 		return (int)PTR_ERR(st->index);
@@ -43,12 +46,16 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 	}
 	fs_statfs(st->fs, &fs_stat);
 	st->fsid = fs_stat.fsid;
+	/* No program of this cluster has had them open. */
+	if (!opt->again)
+		fs_orphans_release(st->fs);
 	return 0;
 }
 
 void storage_destroy(struct storage *st)
 {
 	claims_destroy(&st->claims);
+	grace_destroy(&st->grace);
 	held_table_destroy(&st->held);
 	/* No program is left that had them open before this mount. */
 	if (st->fs)
@@ -57,6 +64,12 @@ void storage_destroy(struct storage *st)
 	pathindex_destroy(st->index);
 	if (st->fs)
 		fs_unmount(st->fs);
+}
+
+void storage_grace_end(struct storage *st)
+{
+	if (grace_end(&st->grace) && st->fs)
+		fs_orphans_release(st->fs);
 }
 
 void storage_members(struct storage *st,

@@ -19,6 +19,7 @@
 #include <proto/ps.h>
 
 #include "claim.h"
+#include "grace.h"
 #include "held.h"
 #include "record.h"
 
@@ -41,6 +42,9 @@ struct storage {
 	struct record_table records;
 	struct held_table held;
 	struct claims claims; /* of files that change */
+	struct grace grace;
+	uint32_t incarn; /* const: of this node */
+	bool stable;     /* const: what is answered is on the disk */
 };
 
 struct storage_options {
@@ -50,7 +54,9 @@ struct storage_options {
 	char *why;            /* where to put the reason when mounting fails */
 	size_t why_size;
 	int (*vnode_check)(uint32_t vnode, uint32_t node, bool may_wait);
-	uint32_t incarn;                                  /* of this node */
+	uint32_t incarn; /* of this node */
+	bool again;      /* it has had an earlier life in this cluster */
+	bool stable;     /* as in struct storage */
 	bool (*has_left)(uint32_t node, uint32_t incarn); /* as in struct claims */
 };
 
@@ -117,6 +123,15 @@ int storage_check_vnode(const struct storage *st, const struct storage_msg *msg,
 ssize_t storage_serve_msg(struct storage *st, const struct storage_msg *msg,
 			  const struct storage_peer *from, const void *body, size_t len,
 			  void *reply, size_t cap);
+
+/* A client declares what it uses, after a start again. */
+ssize_t storage_declare(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+			const void *body, size_t len, void *reply, size_t cap);
+/* A memory node has claimed again what it had. -ESTALE: it does not mean this life; -ENOMEM. */
+int __must_check storage_declare_claims(struct storage *st, const struct storage_peer *who,
+					const struct ms_declare_req *req);
+/* All have declared, or their time is over: what nobody uses is freed. */
+void storage_grace_end(struct storage *st);
 
 ssize_t storage_getxattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_listxattr(struct storage *st, const void *body, size_t len, void *reply,

@@ -16,6 +16,7 @@ enum ms_opcode {
 	MS_WRITE = 0x0503,
 	MS_CHANGE = 0x0504,
 	MS_RELEASE = 0x0505,
+	MS_DECLARE = 0x0506,
 };
 static_assert(MS_READ == PROTO_FIRST_OPCODE(PROTO_MS), "opcodes are ABI");
 
@@ -108,6 +109,16 @@ struct ms_release_req_wire {
 };
 static_assert(sizeof(struct ms_release_req_wire) == 24, "MS_RELEASE is ABI");
 
+/*
+ * To a storage node that was started again: the sender has claimed again what it had claimed.
+ * -ESTALE: it is not for this start of the storage node.  No reply body.
+ */
+struct ms_declare_req_wire {
+	le32_t incarn; /* of the storage node that is meant */
+	le32_t reserved;
+};
+static_assert(sizeof(struct ms_declare_req_wire) == 8, "MS_DECLARE is ABI");
+
 /* --- host order, encode and decode: rules as in proto/pm.h ------------------------------------ */
 
 struct ms_read_req {
@@ -188,3 +199,10 @@ struct ms_release_req {
 
 void ms_release_req_encode(const struct ms_release_req *req, struct ms_release_req_wire *w);
 int ms_release_req_decode(const void *buf, size_t len, struct ms_release_req *out) __must_check;
+
+struct ms_declare_req {
+	uint32_t incarn;
+};
+
+void ms_declare_req_encode(const struct ms_declare_req *req, struct ms_declare_req_wire *w);
+int ms_declare_req_decode(const void *buf, size_t len, struct ms_declare_req *out) __must_check;

@@ -40,7 +40,8 @@ enum ps_opcode {
 	PS_FALLOCATE = 0x0415,
 	PS_CLOSE = 0x0416, /* unlinked files that the processor does not use any more */
 	PS_FSYNC = 0x0417,
-	PS_SYNC = 0x0418, /* the whole file system */
+	PS_SYNC = 0x0418,    /* the whole file system */
+	PS_DECLARE = 0x0419, /* what the processor uses, to a storage node that was started again */
 };
 static_assert(PS_LOOKUP == PROTO_FIRST_OPCODE(PROTO_PS), "opcodes are ABI");
 
@@ -311,6 +312,23 @@ struct ps_close_req_wire {
 };
 #define PS_CLOSE_MAX 64u
 
+enum ps_declare_flags {
+	PS_DECLARE_LAST = 1 << 0, /* that was all */
+	PS_DECLARE_ALL = 1,
+};
+
+/*
+ * PS_DECLARE: then nr_files files without a name that the sender uses.  Idempotent; -ESTALE: it is
+ * not for this start of the storage node.  Reply: nothing.
+ */
+struct ps_declare_req_wire {
+	le32_t nr_files; /* 0 to PS_CLOSE_MAX */
+	le32_t flags;    /* enum ps_declare_flags */
+	le32_t incarn;   /* of the storage node that is meant */
+	le32_t reserved;
+};
+static_assert(sizeof(struct ps_declare_req_wire) == 16, "PS_DECLARE is ABI");
+
 enum ps_fsync_flags {
 	PS_FSYNC_DATA = 1 << 0, /* fdatasync(): times may stay behind */
 	PS_FSYNC_ALL = 1,
@@ -507,6 +525,16 @@ struct ps_close_req {
 
 ssize_t ps_close_req_encode(const struct ps_close_req *req, void *buf, size_t cap) __must_check;
 int ps_close_req_decode(const void *buf, size_t len, struct ps_close_req *out) __must_check;
+
+struct ps_declare_req {
+	uint32_t nr_files; /* to PS_CLOSE_MAX */
+	uint32_t flags;
+	uint32_t incarn;
+	struct proto_file files[PS_CLOSE_MAX];
+};
+
+ssize_t ps_declare_req_encode(const struct ps_declare_req *req, void *buf, size_t cap) __must_check;
+int ps_declare_req_decode(const void *buf, size_t len, struct ps_declare_req *out) __must_check;
 
 struct ps_fsync_req {
 	struct proto_file file;
