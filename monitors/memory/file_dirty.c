@@ -96,11 +96,21 @@ static bool has_room(struct page_cache *pc, uint32_t nr)
 int file_wait_room(struct memory *m, uint32_t nr)
 {
 	struct page_cache *pc = &m->page_cache;
+	uint64_t written, until_ns;
+	int err = 0;
 
-	if (likely(has_room(pc, nr)))
-		return 0;
-	wake_all(&pc->writer);
-	return wait_event_killable(&pc->room, has_room(pc, nr));
+	while (unlikely(!has_room(pc, nr))) {
+		wake_all(&pc->writer);
+		written = __atomic_load_n(&m->stats.file_write_pages, __ATOMIC_RELAXED);
+		until_ns = m->storage_wait_ns ? time_after_ns(m->storage_wait_ns) : WAIT_FOREVER;
+		err = wait_event_mode(&pc->room, has_room(pc, nr), WAIT_KILLABLE, until_ns);
+		if (err != -ETIMEDOUT)
+			return err;
+		/* A slow disk is no lost one. */
+		if (written == __atomic_load_n(&m->stats.file_write_pages, __ATOMIC_RELAXED))
+			return -EHOSTDOWN;
+	}
+	return 0;
 }
 
 /* @page is dirty no more; the caller drops its reference once it has unlocked. */
@@ -285,6 +295,17 @@ int file_flush_locked(struct memory *m, struct cached_file *cf, uint32_t flags)
 	return err;
 }
 
+void file_claim_refused(struct memory *m, struct cached_file *cf, int err)
+{
+	assert_mutex_held(&cf->live->flush);
+	if (err == -ESTALE)
+		pr_warn("inode %llu of node %u: another node has it: unwritten data is lost\n",
+			(unsigned long long)cf->file.ino, cf->file.node);
+	mutex_lock(&cf->live->change);
+	file_claim_lost_locked(m, cf);
+	mutex_unlock(&cf->live->change);
+}
+
 int file_flush(struct memory *m, struct cached_file *cf, uint32_t flags)
 {
 	int err = mutex_lock_killable(&cf->live->flush);
@@ -292,14 +313,8 @@ int file_flush(struct memory *m, struct cached_file *cf, uint32_t flags)
 	if (err)
 		return err;
 	err = file_flush_locked(m, cf, flags);
-	if (err == -ESTALE)
-		pr_warn("inode %llu of node %u: another node has it: unwritten data is lost\n",
-			(unsigned long long)cf->file.ino, cf->file.node);
-	if (err == -ESTALE || err == -ENOENT) {
-		mutex_lock(&cf->live->change);
-		file_claim_lost_locked(m, cf);
-		mutex_unlock(&cf->live->change);
-	}
+	if (err == -ESTALE || err == -ENOENT)
+		file_claim_refused(m, cf, err);
 	mutex_unlock(&cf->live->flush);
 	return err;
 }

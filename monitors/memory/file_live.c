@@ -122,6 +122,40 @@ static int claim_locked(struct memory *m, struct cached_file *cf, struct ms_file
 	return 0;
 }
 
+/* Are the two epochs of one life of storage? */
+static bool same_life(uint64_t a, uint64_t b)
+{
+	return a >> 32 == b >> 32;
+}
+
+/*
+ * A next life of storage has the file as @state says, and nobody has had the claim meanwhile. A
+ * newer version is of our own write, whose answer was lost, or of a change of attributes.
+ */
+static void reclaim_locked(struct page_cache *pc, struct cached_file *cf,
+			   const struct ms_file_state *state) __must_hold(&pc->lock)
+{
+	struct file_live *lf = cf->live;
+	struct mpage *page;
+
+	assert_spin_held(&pc->lock);
+	if (state->version < cf->version) {
+		/* It was killed with changes that it had answered: clean pages are newer. */
+		lf->errors++;
+		cf->gen++;
+		list_for_each_entry(page, &lf->dirty, link)
+			page->seq = cf->gen;
+		if (!lf->size_dirty && !lf->nr_dirty)
+			cf->size = state->size;
+		pr_warn_ratelimited("inode %llu of node %u: storage was killed with changes that "
+				    "were not synced: they are lost\n",
+				    (unsigned long long)cf->file.ino, cf->file.node);
+	}
+	lf->changes++;
+	cf->version = state->version;
+	lf->disk_size = state->size;
+}
+
 int file_claim_again(struct memory *m, struct cached_file *cf)
 {
 	struct page_cache *pc = &m->page_cache;
@@ -137,14 +171,20 @@ int file_claim_again(struct memory *m, struct cached_file *cf)
 		err = -ESTALE;
 	else if (err == -ESTALE)
 		err = -ENOENT;
+	else if (err == -ENOLCK)
+		err = -ESTALE;
 	if (err)
 		return err;
 	spin_lock(&pc->lock);
-	/* Another version: somebody else had it meanwhile, and newer bytes are not overwritten. */
-	if (cf->live->epoch && cf->version == state.version)
-		cf->live->epoch = cf->live->had = state.epoch;
-	else
+	if (!cf->live->epoch)
 		err = -ESTALE;
+	else if (same_life(had, state.epoch))
+		/* Another version: it was another node's, whose bytes are not overwritten. */
+		err = cf->version == state.version ? 0 : -ESTALE;
+	else
+		reclaim_locked(pc, cf, &state);
+	if (!err)
+		cf->live->epoch = cf->live->had = state.epoch;
 	spin_unlock(&pc->lock);
 	return err;
 }
@@ -606,8 +646,9 @@ static int send_change(struct memory *m, struct cached_file *cf,
 		.len = req->len,
 		.mtime_s = req->mtime_s,
 		.mtime_ns = req->mtime_ns,
-		.client = req->client,
-		.seq = req->seq,
+		/* Storage knows by it what it has done before it was started again. */
+		.client = m->node,
+		.seq = __atomic_add_fetch(&m->file_changes, 1, __ATOMIC_RELAXED),
 	};
 	struct ms_file_state_wire rep;
 	struct ms_change_req_wire w;

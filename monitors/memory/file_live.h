@@ -76,6 +76,11 @@ bool file_write_behind(struct memory *m, bool all);
  * are sent all the same.
  */
 int file_flush_all(struct memory *m) __must_check;
+/*
+ * Storage node @node lives again, as @incarn: claim what this node had there, then say so.
+ * -EHOSTDOWN: it has died again; -ENOMEM.
+ */
+int file_declare(struct memory *m, uint32_t node, uint32_t incarn) __must_check;
 /* Is there work for file_write_behind() now? */
 bool file_write_behind_wanted(struct memory *m);
 
@@ -85,7 +90,10 @@ bool file_write_behind_wanted(struct memory *m);
 void file_mark_dirty(struct memory *m, struct cached_file *cf, struct mpage *page, uint32_t end);
 /* There is something to send though no page is dirty. */
 void file_mark_size_dirty(struct memory *m, struct cached_file *cf);
-/* Wait until @nr more pages may be dirty. -EINTR. */
+/*
+ * Wait until @nr more pages may be dirty. -EINTR; -EHOSTDOWN: storage has taken none for as long as
+ * it may be away.
+ */
 int file_wait_room(struct memory *m, uint32_t nr) __must_check;
 /*
  * Send all pages that are dirty now; @flags of MS_WRITE. The flush mutex is held. The first error
@@ -104,6 +112,11 @@ void file_forget_dirty(struct memory *m, struct cached_file *cf, uint64_t first,
  * node has it; -ENOENT: the file has been removed.
  */
 int file_claim_again(struct memory *m, struct cached_file *cf) __must_check;
+/*
+ * Storage has refused the claim by file_claim_again(), with @err: what was dirty is lost, and told
+ * unless the file has been removed. The flush mutex is held.
+ */
+void file_claim_refused(struct memory *m, struct cached_file *cf, int err);
 /* Give up the claim that is not used for longest, if there are too many. True: one was. */
 bool file_release_unused(struct memory *m);
 /* The claim is lost: dirty pages go, pages are void. Both mutexes are held. */

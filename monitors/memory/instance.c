@@ -15,6 +15,7 @@
 
 #include "service.h"
 
+#include <cluster/patience.h>
 #include <kernel/bootparam.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
@@ -294,6 +295,7 @@ int memory_node_make(uint32_t vregion_shift)
 	cfg.policy = (struct pm_commit){ .mode = overcommit, .ratio = overcommit_ratio };
 	cfg.file_min = MAX(got / 16, MIN(got / 4, 512ull));
 	cfg.kernel_max = frames_free_count() * PAGE_SIZE / 2; /* of what is left to the kernel */
+	cfg.storage_wait_ns = patience_ns();
 	if (!err)
 		err = memory_init(&memory_node, &cfg);
 	kfree(runs);

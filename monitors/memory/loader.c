@@ -145,6 +145,9 @@ static int lookup_interp(struct load *ld, const char *path)
 		ret = ps_lookup_rep_decode(buf, (size_t)ret, &rep);
 	if (!ret && (rep.attr.mode & MODE_TYPE) != MODE_REGULAR)
 		ret = -EACCES;
+	/* It would say that this node is gone. */
+	if (ret == -EHOSTDOWN)
+		ret = -EIO;
 	if (!ret)
 		ld->interp_attr = rep.attr;
 	lib_free(buf);

@@ -21,6 +21,7 @@ int memory_init(struct memory *m, const struct memory_config *cfg)
 	m->vregion_shift = cfg->vregion_shift;
 	m->net = cfg->net;
 	m->net_arg = cfg->net_arg;
+	m->storage_wait_ns = cfg->storage_wait_ns;
 	m->placements = 1;
 	spin_lock_init(&m->nodes_lock, "memory_nodes", RANK_SPIN_MONITOR);
 	mutex_init(&m->reserve_lock, "memory_reserve", RANK_MONITOR);

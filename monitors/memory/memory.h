@@ -37,7 +37,8 @@ struct mpage;
 struct memory_net {
 	/*
 	 * Send a request, with the contents of @bulk behind it, and wait.  Returns the reply's
-	 * length or a negative errno.  Never called for this node itself: see memory_call().
+	 * length or a negative errno.  Never called for this node itself: see memory_call(). A
+	 * storage node that is away is waited for, up to storage.wait_s.
 	 */
 	int (*call)(struct memory *m, uint32_t peer, uint16_t opcode, const void *body,
 		    uint32_t body_len, struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
@@ -47,6 +48,11 @@ struct memory_net {
 	 * any context. On a negative errno neither does. Does not sleep unless @may_sleep.
 	 */
 	int (*read)(struct memory *m, struct page_cache_read *rd, bool prefetch, bool may_sleep);
+	/*
+	 * A read from storage node @node has ended with -EHOSTDOWN or -ETIMEDOUT: @err. Wait until
+	 * it may be started again: 0; -EHOSTDOWN: the node was away for too long; -EINTR.
+	 */
+	int (*storage_wait)(struct memory *m, uint32_t node, int err);
 	/* The key by which a storage node may write into @page. */
 	uint32_t (*rkey)(struct memory *m, uint32_t node, const struct mpage *page);
 	/* Is @incarn of @node no member any more? Any context, spinlocks held. NULL: not known. */
@@ -138,6 +144,8 @@ struct memory {
 	struct home home;
 	struct page_cache page_cache;
 	struct relief relief;
+	uint64_t storage_wait_ns;  /* const: storage may be away for so long; 0: for ever */
+	uint64_t file_changes;     /* atomic: the number of the last MS_CHANGE */
 	struct memory_stats stats; /* atomic */
 	/* For a decoded request that must not fail for want of memory (MSG_RESERVE). */
 	struct mutex reserve_lock; /* RANK_MONITOR */
@@ -156,6 +164,7 @@ struct memory_config {
 	uint64_t file_min;          /* frames that programs may not have */
 	const struct pool_ops *ops; /* their argument is the instance */
 	uint64_t kernel_max;        /* bytes of kernel memory for the spaces of one processor */
+	uint64_t storage_wait_ns;   /* as in struct memory */
 	struct pm_commit policy;    /* at first: version 0 */
 };
 
@@ -214,9 +223,6 @@ void memory_processor_joined(struct memory *m, uint32_t proc);
 int memory_node_gone(struct memory *m, uint32_t node) __must_check;
 /* How often memory node @node has left: a vRegion that it got in an earlier life is lost. */
 uint32_t memory_node_life(struct memory *m, uint32_t node);
-
-/* Requests to a storage node that was started again meanwhile are sent again, so many times. */
-#define STORAGE_TRIES 8u
 
 #define STAT_ADD(m, field, n) \
 	((void)__atomic_fetch_add(&(m)->stats.field, (uint64_t)(n), __ATOMIC_RELAXED))

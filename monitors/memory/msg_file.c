@@ -14,6 +14,9 @@ static int reply_state(const struct msg *msg, int err, const struct pm_file_stat
 {
 	struct pm_file_state_wire w;
 
+	/* Storage was away for too long; -EHOSTDOWN would say that this node is gone. */
+	if (err == -EHOSTDOWN)
+		return -EIO;
 	if (err)
 		return err;
 	pm_file_state_encode(state, &w);

@@ -178,6 +178,22 @@ struct cached_file *cached_file_next_dirty(struct memory *m, const struct proto_
 	return cf;
 }
 
+struct cached_file *cached_file_next_claimed(struct memory *m, const struct proto_file *after,
+					     uint32_t node)
+{
+	struct page_cache *pc = &m->page_cache;
+	struct cached_file *cf;
+
+	spin_lock(&pc->lock);
+	cf = next_file_locked(pc, after);
+	while (cf && !(cf->file.node == node && is_claimed(cf)))
+		cf = rb_entry_or_null(rb_next(&cf->node), struct cached_file, node);
+	if (cf)
+		cf->refs++;
+	spin_unlock(&pc->lock);
+	return cf;
+}
+
 /* Is @pgoff known to lie behind the end? */
 static bool behind_end(const struct cached_file *cf, uint64_t pgoff)
 {
@@ -626,7 +642,7 @@ static int hold_reading(struct memory *m, struct mpage **out)
 int hold_page(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t more,
 	      bool may_sleep, struct mpage **out)
 {
-	bool missed = false, again = false;
+	bool missed = false;
 	enum cache_look res;
 	int ret;
 
@@ -651,10 +667,8 @@ int hold_page(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t
 			ret = hold_reading(m, out);
 		}
 		/* A storage node that was started again ends the reads that its old self had. */
-		if (ret == -EHOSTDOWN && !again) {
-			again = true;
-			ret = -EAGAIN;
-		}
+		if (ret == -EHOSTDOWN || ret == -ETIMEDOUT)
+			ret = m->net->storage_wait(m, cf->file.node, ret) ?: -EAGAIN;
 	} while (ret == -EAGAIN); /* behind the end, as we know now, or somebody else reads it */
 	/* -EHOSTDOWN would say that this node is gone. */
 	if (ret == -EHOSTDOWN)

@@ -18,6 +18,9 @@ struct cached_file *cached_file_get(struct memory *m, const struct proto_file *f
 void cached_file_put(struct memory *m, struct cached_file *cf);
 /* The first file behind @after (NULL: of all) that has something to send, referenced; NULL. */
 struct cached_file *cached_file_next_dirty(struct memory *m, const struct proto_file *after);
+/* The same for files of storage node @node that are claimed. */
+struct cached_file *cached_file_next_claimed(struct memory *m, const struct proto_file *after,
+					     uint32_t node);
 
 static inline uint64_t cached_file_pages(const struct cached_file *cf)
 {

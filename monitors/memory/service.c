@@ -15,10 +15,12 @@
 #include <kernel/bootparam.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
+#include <kernel/spinlock.h>
 #include <kernel/work.h>
 #include <lib/alloc.h>
 #include <lib/err.h>
 #include <lib/errno.h>
+#include <lib/list.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 
@@ -81,8 +83,64 @@ static void tell_policy(struct work *w)
 		(void)work_queue(policy_queue, w);
 }
 
+/* --- storage nodes ---------------------------------------------------------------------- */
+
+/* A life of a storage node to which this node has not declared its claims yet. */
+struct storage_life {
+	struct list_head link;
+	uint32_t node, incarn;
+};
+
+static struct {
+	struct spinlock lock; /* RANK_SPIN_MONITOR */
+	struct list_head list __guarded_by(&lock);
+	struct workqueue *queue; /* const after start */
+	struct work work;
+} lives = { .lock = SPINLOCK_INIT("memory.storage_lives", RANK_SPIN_MONITOR),
+	    .list = { &lives.list, &lives.list } };
+
+static void declare_claims(struct work *w)
+{
+	struct storage_life *life;
+	int err;
+
+	(void)w;
+	for (;;) {
+		spin_lock(&lives.lock);
+		life = list_first_entry_or_null(&lives.list, struct storage_life, link);
+		if (life)
+			list_del(&life->link);
+		spin_unlock(&lives.lock);
+		if (!life)
+			return;
+		/* One that has died again comes again: it has another entry then. */
+		err = file_declare(&memory_node, life->node, life->incarn);
+		if (err < 0 && err != -ESTALE && err != -EHOSTDOWN)
+			pr_warn("claims of files cannot be declared to node %u: error %d\n",
+				life->node, err);
+		kfree(life);
+	}
+}
+
+static void storage_joined(const struct node_info *node)
+{
+	struct storage_life *life = kmalloc(sizeof(*life));
+
+	if (!life) {
+		pr_err("no memory to note that storage node %u has come\n", node->id);
+		return;
+	}
+	*life = (struct storage_life){ .node = node->id, .incarn = node->incarn };
+	spin_lock(&lives.lock);
+	list_add_tail(&life->link, &lives.list);
+	spin_unlock(&lives.lock);
+	(void)work_queue(lives.queue, &lives.work);
+}
+
 static void member_joined(const struct node_info *node)
 {
+	if (node->role == NODE_ROLE_STORAGE)
+		storage_joined(node);
 	if (node->role == NODE_ROLE_MEMORY) {
 		add_node(node->id);
 	} else if (node->role == NODE_ROLE_PROCESSOR) {
@@ -161,6 +219,10 @@ static int serve_pages(void)
 		err = PTR_ERR(policy_queue);
 		policy_queue = NULL;
 	}
+	work_init(&lives.work, declare_claims);
+	lives.queue = workqueue_create("storage-lives", 1);
+	if (!err && IS_ERR(lives.queue))
+		err = PTR_ERR(lives.queue);
 	if (!err)
 		err = memory_handlers_register();
 	return err;

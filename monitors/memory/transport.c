@@ -12,6 +12,7 @@
 #include "service.h"
 
 #include <cluster/cluster.h>
+#include <cluster/patience.h>
 #include <kernel/counter.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
@@ -61,29 +62,60 @@ static struct rpc_sge bulk_sge(const struct mpage *page, uint16_t opcode)
 	return sge;
 }
 
-static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint32_t body_len,
-			  struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
-			  uint32_t reply_max)
-{
-	struct bulk_pins *pins = kmalloc(sizeof(*pins));
-	struct rpc_call *call = rpc_call_create(peer, RPC_CLASS_WRITEBACK, opcode, body, body_len);
+struct bulk_call {
+	uint32_t peer;
+	uint16_t opcode;
+	const void *body;
+	uint32_t body_len;
+	struct mpage *const *bulk;
+	uint32_t nr_bulk;
+	void *reply;
+	uint32_t reply_max;
 	struct rpc_sge sge[MM_PAGES_MAX];
-	int err = -ENOMEM;
+};
 
-	if (!pins || !call || nr_bulk > MM_PAGES_MAX)
-		goto out;
-	pins->nr = nr_bulk;
-	for (uint32_t i = 0; i < nr_bulk; i++) {
-		pins->pages[i] = bulk[i];
-		mpage_get(bulk[i]);
-		sge[i] = bulk_sge(bulk[i], opcode);
+/* With pages pinned until it is released. */
+static void add_bulk(struct rpc_call *call, struct bulk_call *bc, struct bulk_pins *pins)
+{
+	pins->nr = bc->nr_bulk;
+	for (uint32_t i = 0; i < bc->nr_bulk; i++) {
+		pins->pages[i] = bc->bulk[i];
+		mpage_get(bc->bulk[i]);
+		bc->sge[i] = bulk_sge(bc->bulk[i], bc->opcode);
 	}
-	call->bulk = sge;
-	call->nr_bulk = nr_bulk;
-	call->reply = reply;
-	call->reply_max = reply_max;
+	call->bulk = bc->sge;
+	call->nr_bulk = bc->nr_bulk;
 	call->release = bulk_release;
 	call->arg = pins;
+}
+
+static struct rpc_call *make_call(void *arg)
+{
+	struct bulk_call *bc = arg;
+	const enum rpc_class cls = bc->nr_bulk ? RPC_CLASS_WRITEBACK : RPC_CLASS_CONTROL;
+	struct bulk_pins *pins = bc->nr_bulk ? kmalloc(sizeof(*pins)) : NULL;
+	struct rpc_call *call = rpc_call_create(bc->peer, cls, bc->opcode, bc->body, bc->body_len);
+
+	if (!call || (bc->nr_bulk && !pins) || bc->nr_bulk > MM_PAGES_MAX) {
+		kfree(pins);
+		if (call)
+			rpc_call_put(call);
+		return NULL;
+	}
+	call->reply = bc->reply;
+	call->reply_max = bc->reply_max;
+	if (pins)
+		add_bulk(call, bc, pins);
+	return call;
+}
+
+static int call_with_bulk(struct bulk_call *bc)
+{
+	struct rpc_call *call = make_call(bc);
+	int err;
+
+	if (!call)
+		return -ENOMEM;
 	err = rpc_call_submit_wait(call, WAIT_FOREVER);
 	if (err)
 		bulk_release(call);
@@ -91,11 +123,7 @@ static int call_with_bulk(uint32_t peer, uint16_t opcode, const void *body, uint
 		err = rpc_call_wait(call);
 	if (!err)
 		err = (int)call->reply_len;
-	pins = NULL;
-out:
-	kfree(pins);
-	if (call)
-		rpc_call_put(call);
+	rpc_call_put(call);
 	return err;
 }
 
@@ -117,22 +145,22 @@ static int node_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 		     uint32_t body_len, struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
 		     uint32_t reply_max)
 {
-	uint32_t tries = STORAGE_TRIES;
-	int ret;
+	struct bulk_call bc = {
+		.peer = peer,
+		.opcode = opcode,
+		.body = body,
+		.body_len = body_len,
+		.bulk = bulk,
+		.nr_bulk = nr_bulk,
+		.reply = reply,
+		.reply_max = reply_max,
+	};
 
-	do {
-		if (nr_bulk)
-			ret = call_with_bulk(peer, opcode, body, body_len, bulk, nr_bulk, reply,
-					     reply_max);
-		else
-			ret = rpc_call_sync(peer, RPC_CLASS_CONTROL, opcode, body, body_len, reply,
-					    reply_max, time_for(opcode));
-		/*
-		 * A storage node that was started again has lost the call: it may be done twice, or
-		 * says by its id that it has been done.
-		 */
-	} while (ret == -EHOSTDOWN && proto_of(opcode) == PROTO_MS && --tries);
-	return ret;
+	if (proto_of(opcode) == PROTO_MS)
+		return patient_call(peer, make_call, &bc, false);
+	return nr_bulk ? call_with_bulk(&bc)
+		       : rpc_call_sync(peer, RPC_CLASS_CONTROL, opcode, body, body_len, reply,
+				       reply_max, time_for(opcode));
 }
 
 static void read_done(struct rpc_call *call)
@@ -159,9 +187,15 @@ static int node_read(struct memory *m, struct page_cache_read *rd, bool prefetch
 	call->done = read_done;
 	call->release = read_release;
 	call->arg = rd;
+	call->deadline_ns = time_after_ns(patience_ns());
 	err = may_sleep ? rpc_call_submit_killable(call) : rpc_call_submit(call);
 	rpc_call_put(call);
 	return err;
+}
+
+static int node_storage_wait(struct memory *m, uint32_t node, int err)
+{
+	return patience_wait(node, err, true);
 }
 
 static uint32_t node_rkey(struct memory *m, uint32_t node, const struct mpage *page)
@@ -206,6 +240,7 @@ const struct memory_net node_net = {
 	.vnode_check = node_vnode_check,
 	.call = node_call,
 	.read = node_read,
+	.storage_wait = node_storage_wait,
 	.rkey = node_rkey,
 	.owner_for = node_owner_for,
 	.cache_node = node_cache_node,

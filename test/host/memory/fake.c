@@ -202,6 +202,13 @@ static int fake_read(struct memory *m, struct page_cache_read *rd, bool prefetch
 	return 0;
 }
 
+static int fake_storage_wait(struct memory *m, uint32_t node, int err)
+{
+	const struct fake *f = m->net_arg;
+
+	return f->storage_away ? -EHOSTDOWN : 0;
+}
+
 static uint32_t fake_rkey(struct memory *m, uint32_t node, const struct mpage *page)
 {
 	return 0x1234;
@@ -234,6 +241,7 @@ static const struct memory_net fake_net = {
 	.is_processor = fake_is_processor,
 	.call = fake_call,
 	.read = fake_read,
+	.storage_wait = fake_storage_wait,
 	.rkey = fake_rkey,
 };
 

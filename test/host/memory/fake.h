@@ -50,6 +50,8 @@ struct fake {
 	struct fake_disk disks[FAKE_MAX_FILES];
 	struct mutex disk_lock; /* RANK_FS: disks, and files that change */
 	uint64_t epochs;
+	uint32_t storage_life; /* the incarnation of the storage node */
+	uint32_t declared;     /* that a node has declared its claims to */
 	/* faults */
 	uint16_t fail_opcode; /* calls with it fail while fail_after is 0; it counts down */
 	int fail_after;
@@ -62,11 +64,12 @@ struct fake {
 	bool held, release;   /* atomic */
 	uint32_t placed;      /* the processor that has FAKE_VNODE; 0: none */
 	bool placements_unknown;
-	int read_error;   /* MS_READ ends with it, */
-	int read_errors;  /* only so many times; 0: each one */
-	bool read_async;  /* answered by a thread, */
-	bool read_held;   /* once this is false; atomic */
-	int read_refused; /* MS_READ cannot be sent */
+	int read_error;    /* MS_READ ends with it, */
+	int read_errors;   /* only so many times; 0: each one */
+	bool storage_away; /* for longer than anybody waits */
+	bool read_async;   /* answered by a thread, */
+	bool read_held;    /* once this is false; atomic */
+	int read_refused;  /* MS_READ cannot be sent */
 	/* what processors answer to MP_OOM; NULL: they are down */
 	int (*oom)(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply);
 	uint64_t seq;      /* atomic: the processor's write-backs */
@@ -79,6 +82,8 @@ struct fake {
 int fake_storage_serve(struct fake *f, uint32_t from, uint16_t opcode, const void *body,
 		       uint32_t body_len, const uint8_t *data, uint32_t data_len, void *reply);
 bool is_fake_storage(uint16_t opcode);
+/* The storage node is started again: its record of claims is lost. */
+void fake_storage_again(struct fake *f);
 void fake_storage_stop(struct fake *f);
 /* Wait until a call is held; false: none has come. */
 bool fake_wait_held(struct fake *f);

@@ -12,7 +12,7 @@
 
 bool is_fake_storage(uint16_t opcode)
 {
-	return opcode >= MS_CLAIM && opcode <= MS_RELEASE;
+	return opcode >= MS_CLAIM && opcode <= MS_DECLARE;
 }
 
 void fake_storage_stop(struct fake *f)
@@ -81,7 +81,7 @@ static int serve_claim(struct fake *f, uint32_t from, const void *body, uint32_t
 	}
 	make_bytes(f, req.file.ino);
 	d->node = from;
-	d->epoch = ++f->epochs;
+	d->epoch = (uint64_t)f->storage_life << 32 | ++f->epochs;
 	return reply_state(f, &req.file, reply);
 }
 
@@ -155,6 +155,26 @@ static int serve_release(struct fake *f, uint32_t from, const void *body, uint32
 	return 0;
 }
 
+static int serve_declare(struct fake *f, const void *body, uint32_t len)
+{
+	struct ms_declare_req req;
+	const int err = ms_declare_req_decode(body, len, &req);
+
+	if (err)
+		return err;
+	if (req.incarn != f->storage_life)
+		return -ESTALE;
+	f->declared = req.incarn;
+	return 0;
+}
+
+void fake_storage_again(struct fake *f)
+{
+	f->storage_life++;
+	for (uint32_t i = 0; i < FAKE_MAX_FILES; i++)
+		f->disks[i].node = 0;
+}
+
 int fake_storage_serve(struct fake *f, uint32_t from, uint16_t opcode, const void *body,
 		       uint32_t body_len, const uint8_t *data, uint32_t data_len, void *reply)
 {
@@ -169,6 +189,8 @@ int fake_storage_serve(struct fake *f, uint32_t from, uint16_t opcode, const voi
 		ret = serve_change(f, from, body, body_len, reply);
 	else if (opcode == MS_RELEASE)
 		ret = serve_release(f, from, body, body_len);
+	else if (opcode == MS_DECLARE)
+		ret = serve_declare(f, body, body_len);
 	mutex_unlock(&f->disk_lock);
 	return ret;
 }

@@ -342,7 +342,7 @@ static void storage_that_is_away_loses_nothing(struct ktest *t)
 	ASSERT_EQ(t, write_at(&f, 0, 0, "bytes", 5, 0), 0);
 	f.fail_opcode = MS_WRITE;
 	f.fail_error = -EHOSTDOWN;
-	EXPECT_EQ(t, sync_file(&f), -EHOSTDOWN);
+	EXPECT_EQ(t, sync_file(&f), -EIO);
 	EXPECT_FALSE(t, file_write_behind(&f.mem[0], true));
 	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 1);
 	f.fail_opcode = 0;
@@ -353,6 +353,38 @@ static void storage_that_is_away_loses_nothing(struct ktest *t)
 	EXPECT_EQ(t, memcmp(f.disks[0].bytes, "bytes", 5), 0);
 	EXPECT_EQ(t, sync_file(&f), 0);
 	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Storage was started again: what was claimed is, and what was not synced is told as lost. */
+static void claims_are_made_again(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 0);
+	ASSERT_EQ(t, write_at(&f, 0, 0, "first", 5, PM_FILE_SYNC), 0);
+	fake_storage_again(&f);
+	/* It has done a write whose answer was lost, or a change of attributes. */
+	f.files[0].version++;
+	EXPECT_EQ(t, file_declare(&f.mem[0], FAKE_STORAGE, f.storage_life), 0);
+	EXPECT_EQ(t, f.declared, f.storage_life);
+	EXPECT_EQ(t, f.disks[0].node, FAKE_MEM_FIRST);
+	ASSERT_EQ(t, write_at(&f, 0, 0, "again", 5, PM_FILE_SYNC), 0);
+	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes, "again", 5), 0);
+	/* Dirty, and storage dies with a write that it had answered. */
+	ASSERT_EQ(t, write_at(&f, 0, PAGE_SIZE, "dirty", 5, 0), 0);
+	fake_storage_again(&f);
+	f.files[0].version--;
+	memcpy(f.disks[0].bytes, "first", 5);
+	EXPECT_EQ(t, file_declare(&f.mem[0], FAKE_STORAGE, f.storage_life), 0);
+	EXPECT_TRUE(t, reads(&f, 0, "first", 5));
+	EXPECT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 1);
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes + PAGE_SIZE, "dirty", 5), 0);
+	/* A declaration that comes too late means nothing to the next life. */
+	fake_storage_again(&f);
+	EXPECT_EQ(t, file_declare(&f.mem[0], FAKE_STORAGE, f.storage_life - 1), -ESTALE);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
@@ -500,6 +532,7 @@ static const struct ktest_case cases[] = {
 	KTEST(stores_into_mappings_stay_inside),
 	KTEST(what_storage_refuses_is_counted_once),
 	KTEST(storage_that_is_away_loses_nothing),
+	KTEST(claims_are_made_again),
 	KTEST(one_node_has_the_claim),
 	KTEST(a_fenced_node_writes_nothing),
 	KTEST(a_flush_of_all),
