@@ -18,6 +18,7 @@
 #include <processor/syscall/strace.h>
 #include <processor/tty/tty.h>
 #include <processor/vfs/live.h>
+#include <processor/vfs/storagefs.h>
 
 static void run_program(struct ctl_prog *prog, const struct ctl_run *run)
 {
@@ -54,6 +55,12 @@ static void load(struct cluster_load *out)
 	out->free_lines = (uint32_t)MIN(free, (uint64_t)UINT32_MAX);
 }
 
+static void member_joined(const struct node_info *node)
+{
+	if (node->role == NODE_ROLE_STORAGE)
+		storagefs_node_joined(node->id, node->incarn);
+}
+
 static void member_gone(const struct node_info *node)
 {
 	if (node->role == NODE_ROLE_MEMORY)
@@ -68,6 +75,7 @@ static void fenced(const char *why)
 }
 
 static const struct cluster_ops cluster_ops = {
+	.joined = member_joined,
 	.gone = member_gone,
 	.status = monitor_status,
 	.fenced = fenced,

@@ -4,6 +4,9 @@
  * and requests of a processor, and the services of a storage node over a file system in memory,
  * with messages that can be lost.
  */
+#include <stdlib.h>
+
+#include <cluster/patience.h>
 #include <kernel/wait.h>
 #include <kernel/work.h>
 #include <lib/err.h>
@@ -88,26 +91,48 @@ static ssize_t serve(uint16_t opcode, const void *body, uint32_t len, void *repl
 	}
 }
 
-int rpc_call_sync_killable(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
-			   uint32_t len, void *reply, uint32_t max, uint64_t timeout_ns)
+static int call_once(const struct rpc_call *call)
 {
 	void (*meanwhile)(void) = net.meanwhile;
 	ssize_t ret;
 
-	if (peer != NODE)
+	if (call->peer != NODE)
 		return -EHOSTUNREACH;
 	net.nr_calls++;
-	ret = serve(opcode, body, len, reply, max);
-	if (opcode == PS_LOOKUP && meanwhile) {
+	ret = serve(call->opcode, call->body, call->body_len, call->reply, call->reply_max);
+	if (call->opcode == PS_LOOKUP && meanwhile) {
 		net.meanwhile = NULL;
 		meanwhile();
 	}
-	if (net.lose_answers && opcode >= PS_CREATE) {
+	if (net.lose_answers && call->opcode >= PS_CREATE) {
 		net.lose_answers--;
 		record_table_destroy(&st.records);
 		return -EHOSTDOWN;
 	}
 	return (int)ret;
+}
+
+struct rpc_call *rpc_call_alloc(void)
+{
+	return calloc(1, sizeof(struct rpc_call));
+}
+
+int patient_call(uint32_t node, struct rpc_call *(*make)(void *arg), void *arg, bool killable)
+{
+	struct rpc_call *call;
+	int ret;
+
+	do {
+		call = make(arg);
+		ret = call ? call_once(call) : -ENOMEM;
+		free(call);
+	} while (ret == -EHOSTDOWN);
+	return ret;
+}
+
+int patience_wait_any(bool killable)
+{
+	return -EHOSTDOWN;
 }
 
 uint32_t gsm_storage_for(const char *path)

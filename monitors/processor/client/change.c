@@ -13,6 +13,7 @@
 
 #include <kernel/panic.h>
 #include <kernel/spinlock.h>
+#include <kernel/wait.h>
 #include <lib/errno.h>
 #include <lib/list.h>
 #include <mm/slab.h>
@@ -33,6 +34,7 @@ static_assert((int)STORAGE_CLOSE_MAX == (int)PS_CLOSE_MAX, "the same");
 
 struct numbered {
 	struct list_head link; /* pending.lock */
+	uint32_t node;         /* pending.lock: that has been asked; 0: none yet */
 	uint64_t seq;
 	uint8_t body[BODY_MAX];
 };
@@ -41,9 +43,11 @@ static struct {
 	struct spinlock lock;
 	struct list_head list __guarded_by(&lock);
 	uint64_t last __guarded_by(&lock);
+	struct waitqueue ended; /* one has its answer */
 } pending = {
 	.lock = SPINLOCK_INIT("storage.changes", RANK_SPIN_FS),
 	.list = { &pending.list, &pending.list },
+	.ended = WAITQUEUE_INIT(pending.ended),
 };
 
 /* A number for a change by @cred, and room for its request.  NULL: no memory. */
@@ -54,6 +58,7 @@ static struct numbered *begin(const struct fs_cred *cred, struct ps_change *chan
 	if (!n)
 		return NULL;
 	cred_to_proto(cred, &change->cred);
+	n->node = 0;
 	spin_lock(&pending.lock);
 	n->seq = ++pending.last;
 	list_add_tail(&n->link, &pending.list);
@@ -69,13 +74,44 @@ static int finish(struct numbered *n, uint32_t node, uint16_t opcode, ssize_t le
 {
 	int ret = (int)len;
 
+	spin_lock(&pending.lock);
+	n->node = node;
+	spin_unlock(&pending.lock);
 	if (len >= 0)
 		ret = storage_call(node, opcode, n->body, (size_t)len, reply, max);
 	spin_lock(&pending.lock);
 	list_del(&n->link);
 	spin_unlock(&pending.lock);
+	wake_all(&pending.ended);
 	kfree(n);
 	return ret;
+}
+
+/* Has no change up to number @last at @node to wait for its answer any more? */
+static bool is_drained(uint32_t node, uint64_t last)
+{
+	struct numbered *n;
+	bool drained = true;
+
+	spin_lock(&pending.lock);
+	list_for_each_entry(n, &pending.list, link) {
+		if (n->seq > last)
+			break;
+		if (n->node == node)
+			drained = false;
+	}
+	spin_unlock(&pending.lock);
+	return drained;
+}
+
+void storage_drain(uint32_t node)
+{
+	uint64_t last;
+
+	spin_lock(&pending.lock);
+	last = pending.last;
+	spin_unlock(&pending.lock);
+	wait_event(&pending.ended, is_drained(node, last));
 }
 
 /* The same for a request that is answered by the attributes of a file. */
@@ -278,4 +314,42 @@ int storage_close(const struct file_id *files, size_t nr)
 	kfree(body);
 	kfree(req);
 	return (int)MIN(ret, 0);
+}
+
+/* One message's worth. */
+static int declare_some(uint32_t node, uint32_t incarn, const struct file_id *files, size_t nr,
+			bool last)
+{
+	const size_t cap = sizeof(struct ps_declare_req_wire) + nr * sizeof(struct proto_file_wire);
+	struct ps_declare_req *req = kmalloc(sizeof(*req)); /* too large for a stack */
+	uint8_t *body = kmalloc(cap);
+	ssize_t ret = -ENOMEM;
+
+	if (req && body) {
+		req->nr_files = (uint32_t)nr;
+		req->flags = last ? PS_DECLARE_LAST : 0;
+		req->incarn = incarn;
+		for (size_t i = 0; i < nr; i++)
+			req->files[i] = file_to_proto(&files[i]);
+		ret = ps_declare_req_encode(req, body, cap);
+	}
+	if (ret >= 0)
+		ret = storage_call(node, PS_DECLARE, body, (size_t)ret, NULL, 0);
+	kfree(body);
+	kfree(req);
+	return (int)MIN(ret, 0);
+}
+
+int storage_declare(uint32_t node, uint32_t incarn, const struct file_id *files, size_t nr)
+{
+	size_t n;
+	int err;
+
+	do {
+		n = MIN(nr, (size_t)STORAGE_CLOSE_MAX);
+		err = declare_some(node, incarn, files, n, n == nr);
+		files += n;
+		nr -= n;
+	} while (!err && nr);
+	return err;
 }

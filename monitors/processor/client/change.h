@@ -7,7 +7,7 @@
  *
  * Context:	all sleep for a reply; no lock but aspace.map_lock may be held.
  * Failure:	the peer's errno; -EAGAIN: a name stands for another file than the caller has found;
- *		-EHOSTDOWN, -ETIMEDOUT, -ESTALE; a malformed reply is -EPROTO.  After -EINTR, which
+ *		-EIO, -ESTALE; a malformed reply is -EPROTO.  After -EINTR, which
  *		only a thread that is to be killed sees, the change may have been done.
  */
 #pragma once
@@ -82,3 +82,12 @@ int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
 #define STORAGE_CLOSE_MAX 64u
 /* This processor uses @nr unlinked files of one node (at most STORAGE_CLOSE_MAX) no more. */
 int storage_close(const struct file_id *files, size_t nr) __must_check;
+
+/* Wait until the changes that @node has been asked for until now have their answers. */
+void storage_drain(uint32_t node);
+/*
+ * Tell @node, which was started again as @incarn, the files without a name that this processor
+ * uses: all of them. -ESTALE: it has been started again since.
+ */
+int storage_declare(uint32_t node, uint32_t incarn, const struct file_id *files, size_t nr)
+	__must_check;

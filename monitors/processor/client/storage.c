@@ -8,6 +8,7 @@
  */
 #include "storage.h"
 
+#include <cluster/patience.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <lib/errno.h>
@@ -26,22 +27,38 @@ static_assert((int)STORAGE_NOFOLLOW == (int)PS_LOOKUP_NOFOLLOW, "the same");
 static_assert((int)STORAGE_DIRECTORY == (int)PS_LOOKUP_DIRECTORY, "the same");
 static_assert((int)STORAGE_REALPATH == (int)PS_LOOKUP_REALPATH, "the same");
 
-#define TRIES 8u /* of a call whose node was started again meanwhile */
-
 COUNTER(storage_calls, "vfs.storage_calls", "requests to storage nodes");
+
+struct request {
+	uint32_t node;
+	uint16_t opcode;
+	const void *body;
+	uint32_t len;
+	void *reply;
+	uint32_t max;
+};
+
+static struct rpc_call *make_call(void *arg)
+{
+	const struct request *r = arg;
+	struct rpc_call *call =
+		rpc_call_create(r->node, RPC_CLASS_CONTROL, r->opcode, r->body, r->len);
+
+	counter_inc(&storage_calls);
+	if (call) {
+		call->reply = r->reply;
+		call->reply_max = r->max;
+	}
+	return call;
+}
 
 int storage_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
 		 size_t max)
 {
-	int ret = -EHOSTDOWN;
+	struct request r = { node, opcode, body, (uint32_t)len, reply, (uint32_t)max };
+	const int ret = patient_call(node, make_call, &r, true);
 
-	/* The node was started again, and has lost the call; or it has left for good. */
-	for (uint32_t tries = 0; node && ret == -EHOSTDOWN && tries < TRIES; tries++) {
-		counter_inc(&storage_calls);
-		ret = rpc_call_sync_killable(node, RPC_CLASS_CONTROL, opcode, body, (uint32_t)len,
-					     reply, (uint32_t)max, 0);
-	}
-	return ret;
+	return ret == -EHOSTDOWN ? -EIO : ret;
 }
 
 struct path_call { /* too large for a stack */
@@ -66,6 +83,8 @@ static int path_call(uint16_t opcode, const struct fs_cred *cred, const struct s
 		.mount_points_len = (uint16_t)how->mount_points_len,
 	};
 	ssize_t len;
+	uint32_t node;
+	int err;
 
 	ASSERT(how->canon_len <= path_len && how->mount_points_len <= STORAGE_MOUNT_POINTS_MAX);
 	cred_to_proto(cred, &req.cred);
@@ -78,8 +97,13 @@ static int path_call(uint16_t opcode, const struct fs_cred *cred, const struct s
 	len = ps_path_req_encode(&req, (*pc)->body, sizeof((*pc)->body));
 	if (len < 0)
 		return (int)len;
-	return storage_call(gsm_storage_for(how->path), opcode, (*pc)->body, (size_t)len,
-			    (*pc)->reply, sizeof((*pc)->reply));
+	while (!(node = gsm_storage_for(how->path))) {
+		err = patience_wait_any(true);
+		if (err)
+			return err == -EHOSTDOWN ? -EIO : err;
+	}
+	return storage_call(node, opcode, (*pc)->body, (size_t)len, (*pc)->reply,
+			    sizeof((*pc)->reply));
 }
 
 int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,

@@ -3,7 +3,7 @@
  * Requests of the processor monitor to storage nodes, one function each.
  *
  * Context:	all sleep for a reply; no lock but aspace.map_lock may be held.
- * Failure:	the peer's errno, or -EHOSTDOWN, -ETIMEDOUT, -ESTALE; a malformed reply is -EPROTO.
+ * Failure:	the peer's errno, or -EIO, -ESTALE; a malformed reply is -EPROTO.
  */
 #pragma once
 

@@ -6,8 +6,8 @@
 #include <lib/types.h>
 
 /*
- * Ask @node; a node that was started again meanwhile is asked again.  The reply's length, or a
- * negative errno: -EHOSTDOWN also for node 0.
+ * Ask @node; one that was started again meanwhile is asked again.  The reply's length, or a
+ * negative errno: -EIO also for a node that was away for storage.wait_s; -EINTR.
  */
 int storage_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
 		 size_t max) __must_check;

@@ -17,6 +17,8 @@
  * Limits:	regular files are only read. A path that another processor changes is noticed when
  *		a walk comes to the file again.
  */
+#include "storagefs.h"
+
 #include "storagefs_private.h"
 
 #include <kernel/initcall.h>
@@ -236,6 +238,40 @@ void storagefs_gone(struct storage_inode *si, bool gone)
 	spin_lock(&table.lock);
 	si->gone = gone;
 	spin_unlock(&table.lock);
+}
+
+void storagefs_leave_begin(struct storage_inode *si)
+{
+	spin_lock(&table.lock);
+	si->leaving++;
+	spin_unlock(&table.lock);
+}
+
+void storagefs_leave_end(struct storage_inode *si)
+{
+	spin_lock(&table.lock);
+	ASSERT(si->leaving);
+	si->leaving--;
+	spin_unlock(&table.lock);
+}
+
+size_t storagefs_nameless(uint32_t node, struct file_id *files, size_t max)
+{
+	struct storage_inode *si;
+	size_t nr = 0;
+
+	spin_lock(&table.lock);
+	for (size_t i = 0; i < BUCKETS; i++) {
+		hlist_for_each_entry(si, &table.buckets[i], link) {
+			if (si->file.node != node || !(si->gone || si->leaving))
+				continue;
+			if (nr < max)
+				files[nr] = si->file;
+			nr++;
+		}
+	}
+	spin_unlock(&table.lock);
+	return nr;
 }
 
 /* The rest of @path behind @prefix, if it is that path or one below it; else NULL. */

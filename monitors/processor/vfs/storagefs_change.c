@@ -10,16 +10,22 @@
  * Limits:	a size is changed by the node that caches the file (live.h), with the rights that
  *		the generic code has checked; other attributes of the same call follow it.
  */
+#define PR_FMT "files: "
+
+#include "storagefs.h"
+
 #include "live.h"
 #include "storagefs_private.h"
 
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/panic.h>
+#include <kernel/printk.h>
 #include <kernel/spinlock.h>
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/errno.h>
+#include <lib/list.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
@@ -115,10 +121,12 @@ int storagefs_remove(struct inode *dir, const char *name, size_t len, struct ino
 	int err;
 
 	process_cred(&cred);
+	storagefs_leave_begin(si);
 	err = inode_is_dir(victim) ? storage_rmdir(&cred, &at, &si->file, &removed)
 				   : storage_unlink(&cred, &at, &si->file, &removed);
 	if (!err && !removed.nlink)
 		storagefs_gone(si, true);
+	storagefs_leave_end(si);
 	return err;
 }
 
@@ -141,6 +149,8 @@ int storagefs_rename(const struct rename_args *args)
 	int err = IS_ERR(from) ? (int)PTR_ERR(from) : IS_ERR(to) ? (int)PTR_ERR(to) : 0;
 
 	process_cred(&cred);
+	if (target)
+		storagefs_leave_begin(target);
 	if (!err)
 		err = storage_rename(&cred, &how, &removed);
 	if (!err) {
@@ -150,6 +160,8 @@ int storagefs_rename(const struct rename_args *args)
 				inode_is_dir(args->source) ||
 					(target && inode_is_dir(args->target)));
 	}
+	if (target)
+		storagefs_leave_end(target);
 	if (!IS_ERR(from))
 		kfree(from);
 	if (!IS_ERR(to))
@@ -212,6 +224,7 @@ int storagefs_setattr(struct inode *inode, const struct attr_change *ch)
 /* --- the end of a use ------------------------------------------------------------------- */
 
 static void tell_ends(struct work *w);
+static void keep_left(const struct file_id *file);
 
 struct workqueue *storagefs_ends;
 
@@ -240,7 +253,7 @@ static uint32_t take_end(struct storage_inode **list, struct file_id *file)
 	*file = si->file;
 	/* A mapping needs no inode, so its pages may still be asked for. */
 	if (si->inode.mode == S_IFREG && !object_file_drop(&si->file)) {
-		counter_inc(&files_left);
+		keep_left(file);
 		node = 0;
 	}
 	kmem_free(si->path);
@@ -272,9 +285,127 @@ static void tell_ends(struct work *w)
 		(void)!storage_close(files, nr);
 }
 
+/* --- a storage node that was started again ------------------------------------------------ */
+
+struct storage_life {
+	struct list_head link;
+	uint32_t node, incarn;
+};
+
+static void declare_all(struct work *w);
+
+/* To which this processor has to declare what it uses. */
+static struct {
+	struct spinlock lock; /* RANK_SPIN_FS */
+	struct list_head list __guarded_by(&lock);
+	/* Mapped files without a name, which have no inode any more. */
+	struct list_head left __guarded_by(&lock);
+	struct work work;
+} lives = { .lock = SPINLOCK_INIT("storage.lives", RANK_SPIN_FS),
+	    .list = { &lives.list, &lives.list },
+	    .left = { &lives.left, &lives.left } };
+
+struct left_file {
+	struct list_head link; /* lives.lock */
+	struct file_id file;   /* const */
+};
+
+static void keep_left(const struct file_id *file)
+{
+	struct left_file *left = kmalloc(sizeof(*left));
+
+	counter_inc(&files_left);
+	if (!left)
+		return; /* it may be gone after the next start of its node */
+	left->file = *file;
+	spin_lock(&lives.lock);
+	list_add_tail(&left->link, &lives.left);
+	spin_unlock(&lives.lock);
+}
+
+/* As storagefs_nameless(). */
+static size_t left_files(uint32_t node, struct file_id *files, size_t max)
+{
+	struct left_file *left;
+	size_t nr = 0;
+
+	spin_lock(&lives.lock);
+	list_for_each_entry(left, &lives.left, link) {
+		if (left->file.node != node)
+			continue;
+		if (nr < max)
+			files[nr] = left->file;
+		nr++;
+	}
+	spin_unlock(&lives.lock);
+	return nr;
+}
+
+static int declare_to(uint32_t node, uint32_t incarn)
+{
+	size_t max = 64, nr, more;
+	struct file_id *files;
+	int err;
+
+	/* Then this processor knows what each answer that was lost has told. */
+	storage_drain(node);
+	for (;;) {
+		files = kcalloc(max, sizeof(*files));
+		if (!files)
+			return -ENOMEM;
+		nr = storagefs_nameless(node, files, max);
+		more = left_files(node, nr < max ? files + nr : files, nr < max ? max - nr : 0);
+		if (nr + more <= max)
+			break;
+		kfree(files);
+		max = 2 * (nr + more);
+	}
+	err = storage_declare(node, incarn, files, nr + more);
+	kfree(files);
+	return err;
+}
+
+static void declare_all(struct work *w)
+{
+	struct storage_life *life;
+	int err;
+
+	(void)w;
+	for (;;) {
+		spin_lock(&lives.lock);
+		life = list_first_entry_or_null(&lives.list, struct storage_life, link);
+		if (life)
+			list_del(&life->link);
+		spin_unlock(&lives.lock);
+		if (!life)
+			return;
+		err = declare_to(life->node, life->incarn);
+		if (err && err != -ESTALE) /* its next life has an entry of its own */
+			pr_warn("files in use cannot be declared to node %u: error %d\n",
+				life->node, err);
+		kfree(life);
+	}
+}
+
+void storagefs_node_joined(uint32_t node, uint32_t incarn)
+{
+	struct storage_life *life = kmalloc(sizeof(*life));
+
+	if (!life) {
+		pr_err("no memory to note that storage node %u has come\n", node);
+		return;
+	}
+	*life = (struct storage_life){ .node = node, .incarn = incarn };
+	spin_lock(&lives.lock);
+	list_add_tail(&life->link, &lives.list);
+	spin_unlock(&lives.lock);
+	(void)work_queue(storagefs_ends, &lives.work);
+}
+
 static int ends_init(void)
 {
 	work_init(&end.work, tell_ends);
+	work_init(&lives.work, declare_all);
 	storagefs_ends = workqueue_create("storage.ends", 1);
 	return IS_ERR(storagefs_ends) ? (int)PTR_ERR(storagefs_ends) : 0;
 }

@@ -15,6 +15,7 @@ struct storage_inode {
 	struct file_id file;          /* const */
 	char *path;                   /* table lock: canonical; NULL: not known any more */
 	bool gone;                    /* table lock: its last name was removed */
+	uint32_t leaving;             /* table lock: removals of a name of it that are under way */
 	struct storage_inode *moving; /* of storagefs_moved(), under its mutex */
 	struct storage_inode *next;   /* queue of files whose use ends */
 };
@@ -36,6 +37,14 @@ int storagefs_inode(const struct file_attr *attr, const char *path, size_t len, 
 	__must_check;
 /* @si has no name any more, or has one again. */
 void storagefs_gone(struct storage_inode *si, bool gone);
+/* The removal of a name of @si begins, and is over. */
+void storagefs_leave_begin(struct storage_inode *si);
+void storagefs_leave_end(struct storage_inode *si);
+/*
+ * Files of @node in use that have no name, or may have none: at most @max into @files, in no
+ * order. Returns how many there are.
+ */
+size_t storagefs_nameless(uint32_t node, struct file_id *files, size_t max);
 /*
  * The file at path @from is at @to now, and the files below it; with @exchange also the other way
  * round. @dirs: one of the two is a directory.
