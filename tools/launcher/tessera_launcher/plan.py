@@ -33,6 +33,7 @@ KEY_FILE = "opt/tessera/cluster.key"  # in QEMU's fw_cfg
 SEED_FILE = "opt/tessera/seed"
 SEED_BYTES = 32
 WRITABLE = "storage.writable"  # a boot parameter
+STABLE = "storage.stable"  # another
 NVME = "nvme.timeout"  # one that a kernel with the driver knows
 DISK_DEVICES = {
     "virtio": "virtio-blk-pci,disable-legacy=on",
@@ -123,6 +124,8 @@ def node_list(o: Options, writable: bool = False) -> list[NodePlan]:
             params.append(f"cluster=p{o.processors},m{o.memories},s{o.storages}")
             if writable:
                 params.append(f"{WRITABLE}=1")
+                if o.name:  # of a cluster that stays, where it may be started again
+                    params.append(f"{STABLE}=1")
         params += _role_params(o, role)
         if role == "processor" and o.processors > 1:
             params.append(pid_range(i, o.processors))
