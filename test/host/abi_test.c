@@ -8,6 +8,7 @@
 #include <abi/futex.h>
 #include <abi/in.h>
 #include <abi/ioctl.h>
+#include <abi/ipc.h>
 #include <abi/mman.h>
 #include <abi/net.h>
 #include <abi/netlink.h>

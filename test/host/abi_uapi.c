@@ -15,18 +15,23 @@
 #include <linux/fcntl.h>
 #include <linux/fs.h>
 #include <linux/futex.h>
+#include <linux/ipc.h>
 #include <linux/limits.h>
 #include <linux/magic.h>
 #include <linux/membarrier.h>
 #include <linux/memfd.h>
 #include <linux/mman.h>
+#include <linux/msg.h>
 #include <linux/personality.h>
 #include <linux/poll.h>
 #include <linux/prctl.h>
 #include <linux/resource.h>
 #include <linux/rtnetlink.h>
 #include <linux/sched.h>
+#include <linux/sched/types.h>
 #include <linux/securebits.h>
+#include <linux/sem.h>
+#include <linux/shm.h>
 #include <linux/signal.h>
 #include <linux/signalfd.h>
 #include <linux/socket.h>
@@ -98,6 +103,7 @@ const struct abi_number abi_uapi[] = {
 #include <abi/fcntl.h>
 #include <abi/futex.h>
 #include <abi/ioctl.h>
+#include <abi/ipc.h>
 #include <abi/netlink.h>
 #include <abi/poll.h>
 #include <abi/prctl.h>
@@ -218,6 +224,34 @@ SAME_MEMBER(robust_list_head, list_op_pending, struct robust_list_head, list_op_
 SAME_SIZE(futex_waitv, struct futex_waitv);
 SAME_MEMBER(futex_waitv, uaddr, struct futex_waitv, uaddr);
 SAME_MEMBER(futex_waitv, flags, struct futex_waitv, flags);
+
+SAME_SIZE(sched_attr, struct sched_attr);
+SAME_MEMBER(sched_attr, nice, struct sched_attr, sched_nice);
+SAME_MEMBER(sched_attr, period, struct sched_attr, sched_period);
+
+SAME_SIZE(ipc64_perm, struct ipc64_perm);
+SAME_MEMBER(ipc64_perm, mode, struct ipc64_perm, mode);
+SAME_MEMBER(ipc64_perm, seq, struct ipc64_perm, seq);
+SAME_SIZE(shmid64_ds, struct shmid64_ds);
+SAME_MEMBER(shmid64_ds, ctime, struct shmid64_ds, shm_ctime);
+SAME_MEMBER(shmid64_ds, lpid, struct shmid64_ds, shm_lpid);
+SAME_MEMBER(shmid64_ds, nattch, struct shmid64_ds, shm_nattch);
+SAME_SIZE(shminfo64, struct shminfo64);
+SAME_MEMBER(shminfo64, shmall, struct shminfo64, shmall);
+SAME_SIZE(shm_info, struct shm_info);
+SAME_MEMBER(shm_info, shm_tot, struct shm_info, shm_tot);
+SAME_SIZE(sembuf, struct sembuf);
+SAME_SIZE(semid64_ds, struct semid64_ds);
+SAME_MEMBER(semid64_ds, ctime, struct semid64_ds, sem_ctime);
+SAME_MEMBER(semid64_ds, nsems, struct semid64_ds, sem_nsems);
+SAME_SIZE(seminfo, struct seminfo);
+SAME_MEMBER(seminfo, semvmx, struct seminfo, semvmx);
+SAME_SIZE(msqid64_ds, struct msqid64_ds);
+SAME_MEMBER(msqid64_ds, rtime, struct msqid64_ds, msg_rtime);
+SAME_MEMBER(msqid64_ds, qbytes, struct msqid64_ds, msg_qbytes);
+SAME_MEMBER(msqid64_ds, lrpid, struct msqid64_ds, msg_lrpid);
+SAME_SIZE(msginfo, struct msginfo);
+SAME_MEMBER(msginfo, msgseg, struct msginfo, msgseg);
 
 SAME_SIZE(clone_args, struct clone_args);
 SAME_MEMBER(clone_args, exit_signal, struct clone_args, exit_signal);

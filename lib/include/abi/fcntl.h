@@ -119,9 +119,14 @@ static_assert(sizeof(struct linux_flock) == 32, "struct flock is ABI");
 #define LOCK_UN 8u
 
 /* renameat2(), fallocate(), close_range(), sync_file_range(), preadv2() */
-#define RENAME_NOREPLACE            0x1u
-#define RENAME_EXCHANGE             0x2u
-#define RENAME_WHITEOUT             0x4u
+#define RENAME_NOREPLACE  0x1u
+#define RENAME_EXCHANGE   0x2u
+#define RENAME_WHITEOUT   0x4u
+#define SPLICE_F_MOVE     1
+#define SPLICE_F_NONBLOCK 2
+#define SPLICE_F_MORE     4
+#define SPLICE_F_GIFT     8
+
 #define FALLOC_FL_KEEP_SIZE         0x1u
 #define FALLOC_FL_PUNCH_HOLE        0x2u
 #define FALLOC_FL_NO_HIDE_STALE     0x4u

@@ -78,6 +78,7 @@
 #define CAP_NET_ADMIN        12
 #define CAP_NET_RAW          13
 #define CAP_IPC_LOCK         14
+#define CAP_IPC_OWNER        15
 #define CAP_SYS_CHROOT       18
 #define CAP_SYS_PTRACE       19
 #define CAP_NET_BIND_SERVICE 10

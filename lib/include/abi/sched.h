@@ -55,6 +55,29 @@ struct linux_clone_args {
 
 #define SCHED_RESET_ON_FORK 0x40000000
 
+/* sched_setattr() */
+struct linux_sched_attr {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+	uint32_t util_min, util_max; /* since version 1 */
+};
+static_assert(sizeof(struct linux_sched_attr) == 56, "struct sched_attr is ABI");
+
+#define SCHED_ATTR_SIZE_VER0 48
+#define SCHED_ATTR_SIZE_VER1 56
+
+#define SCHED_FLAG_RESET_ON_FORK  0x01
+#define SCHED_FLAG_RECLAIM        0x02
+#define SCHED_FLAG_DL_OVERRUN     0x04
+#define SCHED_FLAG_KEEP_POLICY    0x08
+#define SCHED_FLAG_KEEP_PARAMS    0x10
+#define SCHED_FLAG_UTIL_CLAMP_MIN 0x20
+#define SCHED_FLAG_UTIL_CLAMP_MAX 0x40
+#define SCHED_FLAG_ALL            0x7f
+
 /* membarrier() */
 #define MEMBARRIER_CMD_QUERY                      0
 #define MEMBARRIER_CMD_GLOBAL                     1

@@ -98,3 +98,20 @@ struct linux_dirent64 {
 	char name[];
 } __packed;
 static_assert(offsetof(struct linux_dirent64, name) == 19, "struct linux_dirent64 is ABI");
+
+struct linux_dirent { /* the last byte of a record is the type */
+	uint64_t ino;
+	uint64_t off;
+	uint16_t reclen;
+	char name[];
+} __packed;
+static_assert(offsetof(struct linux_dirent, name) == 18, "struct linux_dirent is ABI");
+
+struct linux_ustat {
+	int32_t tfree;
+	uint32_t pad;
+	uint64_t tinode;
+	char fname[6], fpack[6];
+	uint32_t pad2;
+};
+static_assert(sizeof(struct linux_ustat) == 32, "struct ustat is ABI");
