@@ -5,6 +5,7 @@ processor-folders := monitors/processor/excache monitors/proto
 processor-objs    := monitors/processor/account/account.o \
 	monitors/processor/client/nodes.o \
 	monitors/processor/mm/anon.o monitors/processor/mm/aspace.o \
+	monitors/processor/mm/attach.o \
 	monitors/processor/mm/fault.o monitors/processor/mm/file_map_calls.o \
 	monitors/processor/mm/fork.o \
 	monitors/processor/mm/kmem.o monitors/processor/mm/lease.o \
@@ -12,7 +13,7 @@ processor-objs    := monitors/processor/account/account.o \
 	monitors/processor/mm/populate.o monitors/processor/mm/remote.o \
 	monitors/processor/vfs/uio.o \
 	test/host/account_mm_test.o test/host/ahead_test.o test/host/around_test.o \
-	test/host/aspace_test.o \
+	test/host/aspace_test.o test/host/attach_test.o \
 	test/host/excache_test.o test/host/file_dirty_test.o \
 	test/host/fake_map.o test/host/fake_owner.o test/host/fork_test.o test/host/kill_test.o \
 	test/host/lease_test.o test/host/loss_test.o test/host/policy_test.o \

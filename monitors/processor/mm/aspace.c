@@ -29,6 +29,7 @@
 #include <processor/excache/reclaim.h>
 
 #include "anon.h"
+#include "attach.h"
 #include "file_maps.h"
 #include "kmem.h"
 #include "lease.h"
@@ -142,6 +143,7 @@ void aspace_put(struct aspace *as)
 	lease_end(as);
 	lock_not_needed(&as->lock, "the last reference is gone");
 	pgtable_destroy(as->pt);
+	attach_end(as);
 	kmem_uncharge_space(as);
 	kfree(as);
 }

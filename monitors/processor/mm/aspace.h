@@ -24,6 +24,7 @@
 #include <lib/rbtree.h>
 #include <processor/excache/object.h>
 
+struct attachment;
 struct lease;
 struct line;
 struct process;
@@ -103,6 +104,8 @@ struct aspace {
 	atomic_t quiescing; /* somebody waits until there are none */
 	struct waitqueue quiet;
 	struct object *anon; /* private pages: the top of a chain; map_lock, or inside a fault */
+	struct rb_root attachments;           /* map_lock: attach.h */
+	struct attachment *spare_attachments; /* map_lock */
 	int failed; /* atomic: negative errno once a page was lost, or may be: no more come */
 	uint32_t lost_node; /* const once failed: where the page was, 0 = not known */
 
@@ -254,6 +257,13 @@ int aspace_wait_unblocked(struct aspace *as, vaddr_t addr) __must_check;
 
 /* Is every page of the range mapped? -ENOMEM if not. map_lock is held. */
 int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
+struct map_request; /* remote.h */
+/*
+ * mmap() of what has been checked. The address or an errno. Takes map_lock.
+ */
+long aspace_map(struct aspace *as, struct map_request *req);
+/* munmap(); page aligned, and not empty. map_lock is held. */
+int aspace_unmap(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 
 /* --- populate.c ----------------------------------------------------------------------------- */
 

@@ -23,6 +23,7 @@
 
 #include "anon.h"
 #include "aspace.h"
+#include "attach.h"
 #include "kmem.h"
 #include "lease.h"
 
@@ -77,6 +78,8 @@ static struct aspace *make_child(struct aspace *parent, struct object *top)
 		err = aspace_copy_vmas(parent, child);
 	if (!err)
 		err = lease_copy(parent, child);
+	if (!err)
+		err = attach_copy(parent, child);
 	if (err) {
 		aspace_put(child);
 		return ERR_PTR(err);

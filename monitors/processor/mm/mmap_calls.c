@@ -23,6 +23,7 @@
 
 #include "anon.h"
 #include "aspace.h"
+#include "attach.h"
 #include "commit.h"
 #include "file_maps.h"
 #include "kmem.h"
@@ -98,6 +99,7 @@ static void range_forget(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	(void)pages_forget(as, start, len);
 	aspace_clear_vmas(as, start, start + len);
+	attach_cut(as, start, start + len);
 }
 
 void range_failed(struct aspace *as, vaddr_t start, int err)
@@ -266,6 +268,13 @@ static int map_object(struct map_request *req, const struct syscall_args *args)
 	return err;
 }
 
+/* A mapping was put over [start, +len). */
+static void replaced(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	(void)pages_forget(as, start, len);
+	attach_cut(as, start, start + len);
+}
+
 static long map_locked(struct aspace *as, struct map_request *req)
 {
 	const struct object *object = req->object;
@@ -278,6 +287,8 @@ static long map_locked(struct aspace *as, struct map_request *req)
 	assert_mutex_held(&as->map_lock);
 	err = kmem_may_map(as);
 	if (!err)
+		err = attach_prepare(as, req->attached);
+	if (!err)
 		err = lease_mmap(as, req, &addr);
 	if (err == LEASE_NOT)
 		err = fixed ? range_begin(as, &r, req->addr, req->len) : 0;
@@ -289,7 +300,9 @@ static long map_locked(struct aspace *as, struct map_request *req)
 	if (fixed && err)
 		err = over_failed(as, req->addr, req->len, err);
 	else if (fixed)
-		(void)pages_forget(as, req->addr, req->len);
+		replaced(as, req->addr, req->len);
+	if (!err && req->attached)
+		attach_add(as, req->attached, addr, req->len);
 	if (!err && object && object->kind == OBJECT_FILE && !(req->prot & VMA_PROT_WRITE) &&
 	    !(req->flags & MAPPING_SHARED))
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_PRISTINE);
@@ -298,7 +311,7 @@ static long map_locked(struct aspace *as, struct map_request *req)
 	return err ? err : (long)addr;
 }
 
-static long do_mmap(struct aspace *as, struct map_request *req)
+long aspace_map(struct aspace *as, struct map_request *req)
 {
 	long ret = mutex_lock_killable(&as->map_lock);
 
@@ -345,7 +358,7 @@ long sys_mmap(const struct syscall_args *args)
 	ret = map_object(&req, args);
 	if (ret)
 		return ret;
-	ret = do_mmap(aspace_current(), &req);
+	ret = aspace_map(aspace_current(), &req);
 	if (req.object)
 		object_put(req.object); /* the mapping has one of its own */
 	return ret;
@@ -365,11 +378,13 @@ static bool leaves_two(struct aspace *as, vaddr_t start, uint64_t len)
 	return two;
 }
 
-static int unmap(struct aspace *as, vaddr_t start, uint64_t len)
+int aspace_unmap(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	struct blocked_range r;
 	int err = leaves_two(as, start, len) ? kmem_may_map(as) : 0;
 
+	if (!err)
+		err = attach_prepare(as, false);
 	if (!err)
 		err = lease_munmap(as, start, len);
 	if (err == LEASE_NOT) {
@@ -401,7 +416,7 @@ long sys_munmap(const struct syscall_args *args)
 	err = mutex_lock_killable(&as->map_lock);
 	if (err)
 		return err;
-	err = unmap(as, start, len);
+	err = aspace_unmap(as, start, len);
 	mutex_unlock(&as->map_lock);
 	return err;
 }
@@ -486,8 +501,9 @@ long sys_mprotect(const struct syscall_args *args)
 static int leave_for_brk(struct aspace *as, vaddr_t old_end, vaddr_t new_end)
 {
 	const vaddr_t start = MIN(old_end, new_end);
+	const int err = attach_prepare(as, false);
 
-	return lease_leave(as, start, MAX(old_end, new_end) - start, new_end > old_end);
+	return err ? err : lease_leave(as, start, MAX(old_end, new_end) - start, new_end > old_end);
 }
 
 static void set_brk(struct aspace *as, vaddr_t want)
@@ -559,10 +575,13 @@ static int move_blocked(struct aspace *as, const struct move_request *req, vaddr
 		return over_failed(as, req->new_addr, req->new_len, err);
 	if (err)
 		range_failed(as, req->old_addr, err);
+	if (!err && *addr == req->old_addr)
+		attach_move(as, *addr, req->old_len, *addr, req->new_len);
 	if (err || *addr == req->old_addr)
 		return err;
 	if (req->flags & MOVE_FIXED)
-		(void)pages_forget(as, req->new_addr, req->new_len);
+		replaced(as, req->new_addr, req->new_len);
+	attach_move(as, req->old_addr, req->old_len, *addr, req->new_len);
 	err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
 				 *addr >> PAGE_SHIFT);
 	range_forget(as, req->old_addr, req->old_len);
@@ -629,6 +648,8 @@ static long duplicate(struct aspace *as, const struct move_request *req, uint32_
 		ret = -EINVAL;
 	else
 		ret = map_locked(as, &map);
+	if (ret >= 0)
+		attach_again(as, req->old_addr, (vaddr_t)ret, map.len);
 	vma_release(&v);
 	return ret;
 }
@@ -643,7 +664,8 @@ static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flag
 	if (!(flags & MREMAP_FIXED)) {
 		if (req->new_len < req->old_len) {
 			/* Shrinking needs no move: it is a munmap of the tail. */
-			err = unmap(as, req->old_addr + req->new_len, req->old_len - req->new_len);
+			err = aspace_unmap(as, req->old_addr + req->new_len,
+					   req->old_len - req->new_len);
 			return err ? err : (long)req->old_addr;
 		}
 		if (req->new_len == req->old_len)
@@ -655,6 +677,8 @@ static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flag
 	if (!(flags & MREMAP_FIXED)) {
 		/* In place if there is room: costs no flush. */
 		err = remote_mremap(as, req, &addr);
+		if (!err)
+			attach_move(as, req->old_addr, req->old_len, addr, req->new_len);
 		if (!err)
 			return (long)addr;
 		if (err != -ENOMEM || !(flags & MREMAP_MAYMOVE))
@@ -703,6 +727,8 @@ long sys_mremap(const struct syscall_args *args)
 		vma_release(&v);
 	if (!ret)
 		ret = kmem_may_map(as);
+	if (!ret)
+		ret = attach_prepare(as, false);
 	if (!ret)
 		ret = do_mremap(as, &req, flags);
 	mutex_unlock(&as->map_lock);

@@ -56,13 +56,14 @@ enum map_flags {
 
 /* A new mapping. */
 struct map_request {
-	vaddr_t addr;          /* 0: anywhere; without a FIXED flag a hint */
-	uint64_t len;          /* whole pages */
-	struct object *object; /* what it shows; NULL: private memory */
-	uint64_t pgoff;        /* page of the object at its start */
-	uint32_t prot;         /* enum vma_prot */
-	uint32_t flags;        /* enum map_flags */
-	uint32_t lease_pages;  /* to be leased in its place; 0: none */
+	vaddr_t addr;                /* 0: anywhere; without a FIXED flag a hint */
+	uint64_t len;                /* whole pages */
+	struct object *object;       /* what it shows; NULL: private memory */
+	struct attachable *attached; /* told of the mapping; NULL: nothing is (attach.h) */
+	uint64_t pgoff;              /* page of the object at its start */
+	uint32_t prot;               /* enum vma_prot */
+	uint32_t flags;              /* enum map_flags */
+	uint32_t lease_pages;        /* to be leased in its place; 0: none */
 };
 
 struct lease_part; /* lease.h */
