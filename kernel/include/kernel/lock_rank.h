@@ -17,6 +17,8 @@ enum lock_rank {
 	RANK_PSEUDO_FILE = 16, /* an open file of /proc or /sys, while its text is made */
 	RANK_PROCESS = 24,     /* one process's Linux state */
 	RANK_PROCESS_FS = 26,  /* working directory and umask that tasks share */
+	RANK_SYSV_NAMES = 28,  /* one kind of System V IPC: a key gets an object */
+	RANK_SYSV = 30,        /* one set of semaphores or message queue */
 	RANK_FILE = 32,        /* one open file: offset */
 	RANK_FILE_DATA = 34,   /* contents of one tmpfs file; held over copies from user memory */
 	RANK_PIPE = 36,        /* one pipe's ring, a socket's receivers; held over copies */
