@@ -80,6 +80,8 @@ UPWARD = {
     ("process/*", "vfs/uio.h"),
     ("process/*", "signal/signal.h"),
     ("process/*", "tty/tty.h"),
+    # A task that ends takes back what it did to semaphores.
+    ("process/clone.c", "ipc/sysv.h"),
     # The words that a thread names at its end (CLONE_CHILD_CLEARTID, robust lists) wake waiters.
     ("process/exit.c", "ipc/futex.h"),
     # Delivered signals are part of a trace.

@@ -26,6 +26,7 @@
 #include <mm/frame.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
+#include <processor/ipc/sysv.h>
 #include <processor/mm/aspace.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
@@ -179,7 +180,7 @@ static int share_task_parts(struct task *t, struct task *from, uint64_t flags)
 	if (IS_ERR(files))
 		return PTR_ERR(files);
 	t->files = files;
-	return 0;
+	return (flags & CLONE_SYSVSEM) ? sem_undos_share(t, from) : 0;
 }
 
 static int share_space(struct process *p, struct process *from, uint64_t flags)
@@ -231,6 +232,7 @@ void task_release_parts(struct task *t)
 	struct files *files = t->files;
 	struct fs_state *fs = t->fs;
 
+	sem_undos_put(t);
 	spin_lock(&p->sig_lock);
 	t->files = NULL;
 	t->fs = NULL;

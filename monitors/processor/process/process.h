@@ -178,8 +178,9 @@ struct task {
 	uint64_t clear_child_tid;      /* own */
 	uint64_t set_child_tid; /* own: written before user mode is entered for the first time */
 	uint64_t robust_list;   /* own; user address of its head, or 0 */
-	uint64_t faults;        /* own */
-	uint32_t policy;        /* atomic: as sched_getscheduler() tells it */
+	struct sem_undos *sem_undos;         /* own: <processor/ipc/sysv.h>; NULL: none */
+	uint64_t faults;                     /* own */
+	uint32_t policy;                     /* atomic: as sched_getscheduler() tells it */
 	uint64_t slack_ns, slack_default_ns; /* own: prctl(PR_SET_TIMERSLACK) */
 	struct strace_call *strace;          /* own: the call that is being traced */
 };
