@@ -86,4 +86,21 @@ SHOW(show_uptime);
 SHOW(show_version);
 SHOW(show_vmstat);
 
-extern const struct pseudo_node proc_net_nodes[], proc_sys_nodes[];
+extern const struct pseudo_node proc_net_nodes[], proc_sys_nodes[], proc_sysvipc_nodes[];
+
+/* proc_sysv.c: limits of System V IPC */
+
+SHOW(show_msgmax);
+int store_msgmax(const struct pseudo_subject *s, const char *buf, size_t len);
+SHOW(show_msgmnb);
+int store_msgmnb(const struct pseudo_subject *s, const char *buf, size_t len);
+SHOW(show_msgmni);
+int store_msgmni(const struct pseudo_subject *s, const char *buf, size_t len);
+SHOW(show_sem_limits);
+int store_sem_limits(const struct pseudo_subject *s, const char *buf, size_t len);
+SHOW(show_shmall);
+int store_shmall(const struct pseudo_subject *s, const char *buf, size_t len);
+SHOW(show_shmmax);
+int store_shmmax(const struct pseudo_subject *s, const char *buf, size_t len);
+SHOW(show_shmmni);
+int store_shmmni(const struct pseudo_subject *s, const char *buf, size_t len);

@@ -201,6 +201,7 @@ static const struct pseudo_node root_nodes[] = {
 	PSEUDO_FILE("stat", 0444, show_stat),
 	PSEUDO_FILE("swaps", 0444, show_swaps),
 	PSEUDO_DIR("sys", proc_sys_nodes),
+	PSEUDO_DIR("sysvipc", proc_sysvipc_nodes),
 	PSEUDO_LINK("thread-self", link_thread_self),
 	PSEUDO_FILE("uptime", 0444, show_uptime),
 	PSEUDO_FILE("version", 0444, show_version),
