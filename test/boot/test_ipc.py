@@ -5,8 +5,8 @@ import pytest
 from boot import on_host
 
 # Programs of test/user that print the same on both.
-SAME = ["ends", "epolls", "fds", "futexes", "ifreqs", "inets", "locks", "netfiles",
-        "netlinks", "pairs", "pipes", "polls", "pthreads", "ptys", "unixes"]
+SAME = ["ends", "epolls", "fds", "futexes", "ifreqs", "inets", "locks", "netfiles", "netlinks",
+        "pairs", "pipes", "polls", "pthreads", "ptys", "sysvs", "unixes"]
 
 # Pipelines of a shell, over megabytes of text T; every program is a process of its own.
 PIPELINES = """

@@ -13,7 +13,11 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #define KERNEL_ADDR  0xffff800000000000UL
@@ -463,6 +467,24 @@ static long waitv(struct worker *w)
 	return place(w, (char *)p, n * 24);
 }
 
+/* An object of System V IPC that is there, of whatever kind, or what was one. */
+static long ipc_id(struct worker *w)
+{
+	long buf[32];
+	const int place = (int)draw(w, 4);
+
+	switch (draw(w, 4)) {
+	case 0:
+		return syscall(SYS_shmctl, place, SHM_STAT_ANY, buf);
+	case 1:
+		return syscall(SYS_semctl, place, 0, SEM_STAT_ANY, buf);
+	case 2:
+		return syscall(SYS_msgctl, place, MSG_STAT_ANY, buf);
+	default:
+		return chance(w, 80) ? place + 32768 * (long)draw(w, 4) : edge_number(w);
+	}
+}
+
 static long number_kind(struct worker *w, char kind)
 {
 	switch (kind) {
@@ -512,6 +534,18 @@ static long number_kind(struct worker *w, char kind)
 		       ONE_OF(w, 0, 128, 128, 256, 384);
 	case 'P':
 		return pid(w);
+	case 'y': /* a key: few of them, so that two meet */
+		return chance(w, 90) ? (long)draw(w, 4) : edge_number(w);
+	case 'Y':
+		return ipc_id(w);
+	case 'J':
+		return ONE_OF(w, 0, 0600, IPC_CREAT | 0666, IPC_CREAT | 0666, IPC_CREAT | 0600,
+			      IPC_CREAT | IPC_EXCL | 0644, IPC_NOWAIT, MSG_NOERROR, MSG_EXCEPT,
+			      MSG_COPY | IPC_NOWAIT, SHM_RND) |
+		       (chance(w, 5) ? flags(w) : 0);
+	case 'h':
+		return chance(w, 90) ? ONE_OF(w, 0, 1, 2, 3, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
+				     : edge_number(w);
 	default:
 		return edge_number(w);
 	}
@@ -610,7 +644,7 @@ long args_pick(struct worker *w, char kind)
 	default:
 		break;
 	}
-	if (strchr("QMRVOK8UENDCIFP", kind))
+	if (strchr("QMRVOK8UENDCIFPyYJh", kind))
 		return number_kind(w, kind);
 	return pointer_kind(w, kind);
 }

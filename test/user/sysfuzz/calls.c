@@ -134,6 +134,18 @@ static const struct hint hints[] = {
 	{ "sched_getaffinity", "Plp", 8 },
 	{ "chroot", "s", 1 },
 	{ "prctl", "dllll", 12 },
+	{ "shmget", "yLJ", 8 },
+	{ "shmat", "YAJ", 8 },
+	{ "shmdt", "A", 4 },
+	{ "shmctl", "Yhp", 8 },
+	{ "semget", "yNJ", 8 },
+	{ "semop", "YpN", 8 },
+	{ "semtimedop", "YpNt", 8 },
+	{ "semctl", "YNhp", 8 },
+	{ "msgget", "yJ", 8 },
+	{ "msgsnd", "YblJ", 8 },
+	{ "msgrcv", "YblNJ", 8 },
+	{ "msgctl", "Yhp", 8 },
 };
 
 const struct hint *hint_of(const char *name)

@@ -20,7 +20,10 @@
 #include <ftw.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/prctl.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -63,6 +66,27 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return 0;
 }
 
+/* Objects of System V IPC that are left are children's: we make none. */
+static void clean_ipc(void)
+{
+	union {
+		struct shmid_ds shm;
+		struct semid_ds sem;
+		struct msqid_ds msg;
+		long info[32];
+	} buf;
+	const int nr_shm = shmctl(0, SHM_INFO, (void *)&buf) + 1;
+	const int nr_sem = semctl(0, 0, SEM_INFO, &buf) + 1;
+	const int nr_msg = msgctl(0, MSG_INFO, (void *)&buf) + 1;
+
+	for (int i = 0; i < nr_shm; i++)
+		(void)shmctl(shmctl(i, SHM_STAT, &buf.shm), IPC_RMID, NULL);
+	for (int i = 0; i < nr_sem; i++)
+		(void)semctl(semctl(i, 0, SEM_STAT, &buf), 0, IPC_RMID);
+	for (int i = 0; i < nr_msg; i++)
+		(void)msgctl(msgctl(i, MSG_STAT, &buf.msg), IPC_RMID, NULL);
+}
+
 /* A child may have gone anywhere and have made files there. */
 static void clean(void)
 {
@@ -70,6 +94,7 @@ static void clean(void)
 
 	for (size_t i = 0; i < sizeof(tops) / sizeof(tops[0]); i++)
 		(void)nftw(tops[i], remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+	clean_ipc();
 }
 
 static pid_t start(unsigned int slot, unsigned int number, unsigned int nr, bool say)
