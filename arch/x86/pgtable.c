@@ -404,6 +404,19 @@ bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr)
 	return pte && (__atomic_fetch_and(pte, ~PTE_D, __ATOMIC_ACQ_REL) & PTE_D);
 }
 
+bool pgtable_set_dirty(struct pgtable *pt, vaddr_t vaddr)
+{
+	uint64_t *pte = find_pte(pt, vaddr);
+	uint64_t e = pte ? __atomic_load_n(pte, __ATOMIC_RELAXED) : 0;
+
+	do {
+		if (!(e & PTE_P))
+			return false;
+	} while (!__atomic_compare_exchange_n(pte, &e, e | PTE_D, false, __ATOMIC_ACQ_REL,
+					      __ATOMIC_RELAXED));
+	return true;
+}
+
 struct walk {
 	int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg);
 	void *arg;

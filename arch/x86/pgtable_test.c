@@ -223,6 +223,9 @@ static void cpu_sets_accessed_and_dirty(struct ktest *t)
 	EXPECT_FALSE(t, pgtable_test_clear_accessed(pt, VA));
 	EXPECT_TRUE(t, pgtable_test_clear_dirty(pt, VA));
 	EXPECT_FALSE(t, pgtable_test_clear_dirty(pt, VA));
+	EXPECT_TRUE(t, pgtable_set_dirty(pt, VA));
+	EXPECT_FALSE(t, pgtable_set_dirty(pt, VA + PAGE_SIZE));
+	EXPECT_TRUE(t, pgtable_test_clear_dirty(pt, VA));
 	tlb_flush_range(pt, VA, VA + PAGE_SIZE);
 	EXPECT_EQ(t, *p, 5u); /* loaded into the TLB as clean */
 	EXPECT_FALSE(t, pgtable_test_clear_dirty(pt, VA));

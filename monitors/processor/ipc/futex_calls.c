@@ -256,22 +256,6 @@ long sys_set_robust_list(const struct syscall_args *args)
 	return 0;
 }
 
-/* May the caller look into @p? As pseudo_may_trace(), by the real ids. */
-static bool may_look(struct process *p)
-{
-	const struct cred *c = cred_current();
-	bool may;
-
-	if (p == process_current() || capable(CAP_SYS_PTRACE))
-		return true;
-	spin_lock(&p->sig_lock);
-	may = !READ_ONCE(p->undumpable) && c->uid == p->cred->euid && c->uid == p->cred->suid &&
-	      c->uid == p->cred->uid && c->gid == p->cred->egid && c->gid == p->cred->sgid &&
-	      c->gid == p->cred->gid;
-	spin_unlock(&p->sig_lock);
-	return may;
-}
-
 /* The list of task @tid, 0 being the caller; pid 1 is the kernel's, and has none. */
 static int robust_list_of(uint32_t tid, uint64_t *head)
 {
@@ -286,7 +270,7 @@ static int robust_list_of(uint32_t tid, uint64_t *head)
 		return -ESRCH;
 	if (!tid)
 		task_get(t);
-	if (may_look(t->process))
+	if (process_may_look(t->process))
 		*head = READ_ONCE(t->robust_list);
 	else
 		err = -EPERM;

@@ -281,6 +281,16 @@ int aspace_populate(struct aspace *as, vaddr_t start, uint64_t len, enum populat
 /* Does the page table map the page here, with the rights @prot (PGT_*)? */
 bool aspace_maps(struct aspace *as, vaddr_t addr, unsigned int prot);
 
+/* --- access.c: memory of another space ----------------------------------------------- */
+
+/*
+ * Copy memory at @addr of @as, whose threads may be running, as far as it can be had with the
+ * right to read or write it: how much that is. No lock held; sleeps; less, too, when the calling
+ * thread is to be killed.
+ */
+size_t aspace_read_memory(struct aspace *as, vaddr_t addr, void *buf, size_t len);
+size_t aspace_write_memory(struct aspace *as, vaddr_t addr, const void *buf, size_t len);
+
 /* --- faults -------------------------------------------------------------------------- */
 
 enum fault_access {

@@ -83,6 +83,21 @@ bool capable(unsigned int cap)
 	return cred_current()->effective & CAP_BIT(cap);
 }
 
+bool process_may_look(struct process *p)
+{
+	const struct cred *c = cred_current(), *to;
+	bool may;
+
+	if (p == process_current() || capable(CAP_SYS_PTRACE))
+		return true;
+	spin_lock(&p->sig_lock);
+	to = p->cred;
+	may = to && !READ_ONCE(p->undumpable) && c->uid == to->euid && c->uid == to->suid &&
+	      c->uid == to->uid && c->gid == to->egid && c->gid == to->sgid && c->gid == to->gid;
+	spin_unlock(&p->sig_lock);
+	return may;
+}
+
 struct cred *cred_exec(const struct cred *c)
 {
 	struct cred *n = cred_copy(c);

@@ -182,9 +182,6 @@ long sys_times(const struct syscall_args *args)
 
 /* --- nice --------------------------------------------------------------------------------- */
 
-#define NICE_MIN (-20)
-#define NICE_MAX 19
-
 struct nice_call {
 	uint32_t which; /* PRIO_* */
 	uint32_t id;
@@ -205,19 +202,31 @@ static bool nice_concerns(const struct nice_call *n, const struct process *p)
 	}
 }
 
-static int nice_set(struct process *p, int nice) __must_hold(&p->vnode->lock)
+static int nice_check_locked(const struct process *p, int nice) __must_hold(&p->vnode->lock)
 {
 	const struct cred *c = cred_current();
 	const struct cred *to = READ_ONCE(p->cred); /* changes under vnode.lock too */
-	struct task *t;
 
 	assert_spin_held(&p->vnode->lock);
+	if (!to)
+		return 0; /* a zombie */
 	if (c->euid != to->uid && c->euid != to->euid && !capable(CAP_SYS_NICE))
 		return -EPERM;
 	/* RLIMIT_NICE counts from 20 downwards. */
 	if (nice < p->nice && (uint64_t)(20 - nice) > READ_ONCE(p->rlimits[RLIMIT_NICE].cur) &&
 	    !capable(CAP_SYS_NICE))
 		return -EACCES;
+	return 0;
+}
+
+static int nice_set(struct process *p, int nice) __must_hold(&p->vnode->lock)
+{
+	struct task *t;
+	const int err = nice_check_locked(p, nice);
+
+	assert_spin_held(&p->vnode->lock);
+	if (err)
+		return err;
 	WRITE_ONCE(p->nice, nice);
 	spin_lock(&p->sig_lock);
 	list_for_each_entry(t, &p->tasks, link) {
@@ -226,6 +235,26 @@ static int nice_set(struct process *p, int nice) __must_hold(&p->vnode->lock)
 	}
 	spin_unlock(&p->sig_lock);
 	return 0;
+}
+
+int nice_may_change(struct process *p, int nice)
+{
+	int err;
+
+	spin_lock(&p->vnode->lock);
+	err = nice_check_locked(p, nice);
+	spin_unlock(&p->vnode->lock);
+	return err;
+}
+
+int nice_change(struct process *p, int nice)
+{
+	int err;
+
+	spin_lock(&p->vnode->lock);
+	err = nice_set(p, nice);
+	spin_unlock(&p->vnode->lock);
+	return err;
 }
 
 static bool nice_one(struct process *p, void *arg)

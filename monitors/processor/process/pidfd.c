@@ -180,6 +180,36 @@ static struct process *signal_target(int fd)
 	return p;
 }
 
+/* pidfd_getfd(fd, target, flags) */
+long sys_pidfd_getfd(const struct syscall_args *args)
+{
+	struct process *p;
+	struct files *table;
+	struct file *f;
+	bool nonblock;
+	int fd;
+
+	if ((uint32_t)args->a[2])
+		return -EINVAL;
+	p = pidfd_process((int)args->a[0], &nonblock);
+	if (!p)
+		return -EBADF;
+	table = process_may_look(p) ? process_files(p) : ERR_PTR(-EPERM);
+	process_put(p);
+	if (IS_ERR(table))
+		return PTR_ERR(table);
+	if (!table)
+		return -ESRCH;
+	f = files_get(table, (int)args->a[1]);
+	files_put(table);
+	if (!f)
+		return -EBADF;
+	fd = files_install(files_current(), f, 0, true);
+	if (fd < 0)
+		file_put(f);
+	return fd;
+}
+
 /* pidfd_send_signal(fd, signo, info, flags) */
 long sys_pidfd_send_signal(const struct syscall_args *args)
 {

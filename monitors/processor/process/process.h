@@ -48,6 +48,9 @@ struct strace_call;
 
 #define COMM_LEN 16
 
+#define NICE_MIN (-20)
+#define NICE_MAX 19
+
 /*
  * A number that names a task, a process, a process group or a session; while any of them is there.
  */
@@ -270,6 +273,11 @@ struct process *process_find(uint32_t pid);
  * ERR_PTR(-ESRCH): the process is gone.
  */
 struct process *proc_dir_process(const struct inode *inode);
+/*
+ * May the calling task look into @p, and change it? As ptrace_may_access() of Linux by the real
+ * ids: the same ids all over, or the right to trace everybody.
+ */
+bool process_may_look(struct process *p);
 /* Call @fn for every living process, with the tree locked, until it answers false. */
 void process_for_each(bool (*fn)(struct process *p, void *arg), void *arg);
 /* By tid; referenced; NULL if there is none. Its process is @task->process. */

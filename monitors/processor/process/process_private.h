@@ -155,9 +155,23 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	      const struct exec_program *prog, struct aspace **as, struct pt_regs *regs)
 	__must_check;
 
+/* --- limits.c, again ----------------------------------------------------------------------- */
+
+/*
+ * May the caller give @p nice value @nice, from NICE_MIN to NICE_MAX? -EPERM, or -EACCES as
+ * RLIMIT_NICE forbids it.
+ */
+int nice_may_change(struct process *p, int nice) __must_check;
+int nice_change(struct process *p, int nice) __must_check;
+
 /* --- sched_calls.c ------------------------------------------------------------------------- */
 
 /* New task @t inherits from its maker, the current one: CPUs, policy, weight. */
 void sched_inherit(struct task *t);
+/*
+ * Task @id, 0 being the caller, gets a policy (negative: the one it has), and its process a nice
+ * value unless that is NULL. -ESRCH, -EINVAL, -EPERM, -EACCES.
+ */
+int sched_change(int id, int policy, uint32_t prio, const int *nice) __must_check;
 /* Give the thread of @t, which is one of its process's tasks, the weight of its nice value. */
 void task_reweigh_locked(struct task *t) __must_hold(&t->process->sig_lock);

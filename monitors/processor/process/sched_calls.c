@@ -203,18 +203,11 @@ void task_reweigh_locked(struct task *t)
 			  policy != SCHED_OTHER);
 }
 
-/* @policy negative: as it is. */
-static long set_policy(int id, int policy, uint64_t uparam)
+int sched_change(int id, int policy, uint32_t prio, const int *nice)
 {
 	struct task *t;
-	uint32_t prio;
-	int err;
+	int err = task_of(id, &t);
 
-	if (!uparam || id < 0)
-		return -EINVAL;
-	if (get_user_u32(&prio, (const void __user *)uparam))
-		return -EFAULT;
-	err = task_of(id, &t);
 	if (err == -ESRCH && runs_no_more(id)) {
 		err = check_policy(policy < 0 ? SCHED_OTHER : (uint32_t)policy, prio);
 		/* Nothing is left of a zombie to run; the kernel is no program's to change. */
@@ -225,6 +218,8 @@ static long set_policy(int id, int policy, uint64_t uparam)
 	if (policy < 0)
 		policy = (int)READ_ONCE(t->policy);
 	err = check_policy((uint32_t)policy, prio);
+	if (!err && nice)
+		err = nice_may_change(t->process, *nice);
 	spin_lock(&t->process->sig_lock);
 	if (!err && !may_schedule_locked(t))
 		err = -EPERM;
@@ -234,8 +229,22 @@ static long set_policy(int id, int policy, uint64_t uparam)
 			task_reweigh_locked(t);
 	}
 	spin_unlock(&t->process->sig_lock);
+	if (!err && nice)
+		err = nice_change(t->process, *nice);
 	task_put(t);
 	return err;
+}
+
+/* @policy negative: as it is. */
+static long set_policy(int id, int policy, uint64_t uparam)
+{
+	uint32_t prio;
+
+	if (!uparam || id < 0)
+		return -EINVAL;
+	if (get_user_u32(&prio, (const void __user *)uparam))
+		return -EFAULT;
+	return sched_change(id, policy, prio, NULL);
 }
 
 /* sched_setscheduler(pid, policy, param) */

@@ -22,7 +22,7 @@ static uint64_t aux_value(struct aspace *as, uint64_t type)
 	uint64_t pair[2];
 
 	for (vaddr_t at = as->auxv_start; at + sizeof(pair) <= as->auxv_end; at += sizeof(pair)) {
-		if (proc_read_memory(as, at, pair, sizeof(pair)) < sizeof(pair))
+		if (aspace_read_memory(as, at, pair, sizeof(pair)) < sizeof(pair))
 			break;
 		if (pair[0] == type)
 			return pair[1];
@@ -45,7 +45,7 @@ static int interp_text(struct aspace *as, char *buf)
 		uint32_t type;
 		size_t len;
 
-		if (proc_read_memory(as, phdrs + i * sizeof(ph), &ph, sizeof(ph)) < sizeof(ph))
+		if (aspace_read_memory(as, phdrs + i * sizeof(ph), &ph, sizeof(ph)) < sizeof(ph))
 			return -ENOENT;
 		type = le32_to_cpu(ph.type);
 		vaddr = le64_to_cpu(ph.vaddr);
@@ -54,7 +54,7 @@ static int interp_text(struct aspace *as, char *buf)
 		if (type != PT_INTERP)
 			continue;
 		len = (size_t)MIN(le64_to_cpu(ph.filesz), (uint64_t)FS_PATH_MAX);
-		if (proc_read_memory(as, bias + vaddr, buf, len) < len || !memchr(buf, '\0', len))
+		if (aspace_read_memory(as, bias + vaddr, buf, len) < len || !memchr(buf, '\0', len))
 			return -ENOENT;
 		return buf[0] == '/' ? 0 : -ENOENT;
 	}

@@ -22,8 +22,6 @@ void proc_put(struct proc_ref *ref);
 /* Its address space, referenced; NULL: a zombie has none. -ESRCH */
 int proc_aspace(const struct pseudo_subject *s, struct aspace **as) __must_check;
 
-/* Copy memory of another space; returns how much could be had from @addr on. Sleeps. */
-size_t proc_read_memory(struct aspace *as, vaddr_t addr, void *buf, size_t len);
 /* [@start, @end) of it into @t, as far as it can be had. */
 void proc_put_memory(struct text *t, struct aspace *as, vaddr_t start, vaddr_t end);
 /* Give the file of @v a name, if it is the program or its interpreter. */

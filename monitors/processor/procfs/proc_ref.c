@@ -7,12 +7,10 @@
  */
 #include "proc_private.h"
 
-#include <arch/layout.h>
 #include <kernel/panic.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/string.h>
-#include <mm/kmap.h>
 #include <processor/process/cred.h>
 
 int proc_get(const struct pseudo_subject *s, struct proc_ref *ref)
@@ -163,49 +161,13 @@ int pseudo_may_trace(const struct pseudo_subject *s)
 
 /* --- its memory ---------------------------------------------------------------------- */
 
-/*
- * Copy what is mapped at @addr, up to the end of the page. While the lock is held the page table
- * entry cannot go, so its frame stays.
- */
-static bool copy_mapped(struct aspace *as, vaddr_t addr, void *buf, size_t len)
-{
-	struct pgtable_entry e;
-	bool ok;
-
-	spin_lock(&as->lock);
-	ok = pgtable_query(as->pt, addr, &e) && (e.prot & PGT_READ);
-	if (ok)
-		memcpy(buf, (const uint8_t *)phys_to_virt(e.paddr) + (addr & (PAGE_SIZE - 1)), len);
-	spin_unlock(&as->lock);
-	return ok;
-}
-
-size_t proc_read_memory(struct aspace *as, vaddr_t addr, void *buf, size_t len)
-{
-	uint8_t *to = buf;
-	size_t done = 0;
-
-	while (done < len) {
-		const vaddr_t at = addr + done;
-		const size_t n = MIN(len - done, (size_t)(PAGE_SIZE - (at & (PAGE_SIZE - 1))));
-
-		ASSERT(n && n <= PAGE_SIZE);
-		while (!copy_mapped(as, at, to + done, n)) {
-			if (aspace_fault(as, at, FAULT_ACC_READ))
-				return done;
-		}
-		done += n;
-	}
-	return done;
-}
-
 void proc_put_memory(struct text *t, struct aspace *as, vaddr_t start, vaddr_t end)
 {
 	uint8_t buf[512];
 
 	while (start < end && !t->err) {
 		const size_t want = (size_t)MIN(end - start, (vaddr_t)sizeof(buf));
-		const size_t got = proc_read_memory(as, start, buf, want);
+		const size_t got = aspace_read_memory(as, start, buf, want);
 
 		text_bytes(t, buf, got);
 		if (got < want)

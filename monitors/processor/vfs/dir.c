@@ -18,13 +18,16 @@
 #include "mount_private.h"
 
 #define NAME_AT    offsetof(struct linux_dirent64, name)
+#define OLD_AT     offsetof(struct linux_dirent, name)
 #define DIR_MOUNTS (1ull << 62) /* positions of mount points begin here */
 
 /* One entry into the user's buffer. */
 static bool put(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
 		uint64_t cookie)
 {
-	const uint16_t reclen = (uint16_t)ALIGN_UP(NAME_AT + len + 1u, 8);
+	/* An old record has its type in its last byte. */
+	const uint16_t reclen =
+		(uint16_t)ALIGN_UP(sink->old ? OLD_AT + len + 2u : NAME_AT + len + 1u, 8);
 	uint8_t rec[ALIGN_UP(NAME_AT + FS_NAME_MAX + 1, 8)] = { 0 };
 	struct linux_dirent64 *d = (struct linux_dirent64 *)rec;
 
@@ -36,8 +39,11 @@ static bool put(struct dir_sink *sink, const char *name, size_t len, uint64_t in
 	d->ino = ino;
 	d->off = cookie;
 	d->reclen = reclen;
-	d->type = type;
-	memcpy(rec + NAME_AT, name, len);
+	if (sink->old)
+		rec[reclen - 1] = type;
+	else
+		d->type = type;
+	memcpy(rec + (sink->old ? OLD_AT : NAME_AT), name, len);
 	if (copy_to_user((void __user *)(sink->buf + sink->used), rec, reclen)) {
 		sink->err = -EFAULT;
 		sink->full = true;
@@ -128,7 +134,7 @@ static int emit_all(struct inode *dir, uint64_t pos, struct dir_sink *sink)
 	return err;
 }
 
-static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size)
+static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size, bool old)
 {
 	struct dir_sink sink = {
 		.put = put,
@@ -136,6 +142,7 @@ static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size)
 		.dir = f->inode,
 		.buf = buf,
 		.size = size,
+		.old = old,
 	};
 	int err;
 

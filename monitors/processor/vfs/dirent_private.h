@@ -17,6 +17,7 @@ struct dir_sink {
 	int err;
 
 	/* getdents64(): a user's buffer. */
+	bool old; /* getdents() */
 	uint64_t buf;
 	uint32_t size;
 	uint32_t used;

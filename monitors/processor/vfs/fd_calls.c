@@ -159,8 +159,7 @@ long sys_dup3(const struct syscall_args *args)
 
 /* --- directories, and calls that have nothing to write ------------------------------- */
 
-/* getdents64(fd, buf, size) */
-long sys_getdents64(const struct syscall_args *args)
+static long getdents(const struct syscall_args *args, bool old)
 {
 	struct file *f = fd_get((int)args->a[0]);
 	long ret;
@@ -174,9 +173,21 @@ long sys_getdents64(const struct syscall_args *args)
 	else if (!user_range_ok(args->a[1], (uint32_t)args->a[2]))
 		ret = -EFAULT;
 	else
-		ret = f->ops->getdents(f, args->a[1], (uint32_t)args->a[2]);
+		ret = f->ops->getdents(f, args->a[1], (uint32_t)args->a[2], old);
 	file_put(f);
 	return ret;
+}
+
+/* getdents(fd, buf, size) */
+long sys_getdents(const struct syscall_args *args)
+{
+	return getdents(args, true);
+}
+
+/* getdents64(fd, buf, size) */
+long sys_getdents64(const struct syscall_args *args)
+{
+	return getdents(args, false);
 }
 
 /* Only files and directories that keep something can be synchronised. */

@@ -34,7 +34,8 @@ struct file_ops {
 	ssize_t (*write)(struct file *f, struct uio *uio, uint64_t *pos); /* -EINVAL */
 	int (*stat)(struct file *f, struct file_attr *attr);              /* required */
 	long (*ioctl)(struct file *f, uint32_t cmd, uint64_t arg);        /* -ENOTTY */
-	ssize_t (*getdents)(struct file *f, uint64_t buf, uint32_t size); /* -ENOTDIR */
+	/* @old: records of getdents(), whose types are behind the names. -ENOTDIR */
+	ssize_t (*getdents)(struct file *f, uint64_t buf, uint32_t size, bool old);
 	/* POLL_*; may take a lock, must not wait. Always ready */
 	unsigned int (*poll)(struct file *f);
 	/* Where a change of poll()'s answer is announced; may be NULL. */

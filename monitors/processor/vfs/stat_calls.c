@@ -11,6 +11,7 @@
 
 #include "at_private.h"
 #include "file.h"
+#include "mount_private.h"
 
 static uint64_t dev_of(const struct file_attr *a)
 {
@@ -240,4 +241,61 @@ long sys_fstatfs(const struct syscall_args *args)
 	}
 	file_put(f);
 	return ret;
+}
+
+/* --- older ways to ask ----------------------------------------------------------------- */
+
+/* ustat(dev, buf): what is free in the file system whose files have that st_dev */
+long sys_ustat(const struct syscall_args *args)
+{
+	const struct mounts *mounts = fs_current()->mounts;
+	const struct mount *mt = NULL;
+	struct linux_ustat u = { 0 };
+	struct fs_info st;
+	int err;
+
+	for (size_t i = 0; (mt = mount_nth(mounts, i)); i++) {
+		if (mt->type && mt->type->dev == (uint32_t)args->a[0])
+			break;
+	}
+	if (!mt)
+		return -EINVAL;
+	err = statfs_of(mt->root, &st);
+	if (err)
+		return err;
+	u.tfree = (int32_t)st.bfree;
+	u.tinode = st.ffree;
+	return copy_to_user((void __user *)args->a[1], &u, sizeof(u)) ? -EFAULT : 0;
+}
+
+/* Those of /proc/filesystems; their places are what sysfs() calls them by. */
+static const char *const fs_names[] = { "proc", "sysfs", "tmpfs", "devtmpfs", "ext4" };
+
+/* sysfs(option, ...): 1 the place of a name, 2 the name of a place, 3 how many there are */
+long sys_sysfs(const struct syscall_args *args)
+{
+	char name[32];
+	long len;
+
+	switch ((int)args->a[0]) {
+	case 1:
+		len = strncpy_from_user(name, (const char __user *)args->a[1], sizeof(name));
+		if (len < 0)
+			return len == -ENAMETOOLONG ? -EINVAL : len;
+		for (size_t i = 0; i < ARRAY_SIZE(fs_names); i++) {
+			if (strcmp(name, fs_names[i]) == 0)
+				return (long)i;
+		}
+		return -EINVAL;
+	case 2:
+		if ((uint32_t)args->a[1] >= ARRAY_SIZE(fs_names))
+			return -EINVAL;
+		len = (long)strlen(fs_names[(uint32_t)args->a[1]]) + 1;
+		return copy_to_user((void __user *)args->a[2], fs_names[(uint32_t)args->a[1]],
+				    (size_t)len);
+	case 3:
+		return ARRAY_SIZE(fs_names);
+	default:
+		return -EINVAL;
+	}
 }

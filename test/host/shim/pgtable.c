@@ -207,6 +207,18 @@ bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr)
 	return was;
 }
 
+bool pgtable_set_dirty(struct pgtable *pt, vaddr_t vaddr)
+{
+	struct pgtable_entry *e;
+
+	pthread_mutex_lock(&pt->lock);
+	e = find(pt, vaddr);
+	if (e)
+		e->dirty = true;
+	pthread_mutex_unlock(&pt->lock);
+	return e;
+}
+
 int pgtable_walk(struct pgtable *pt, vaddr_t start, vaddr_t end,
 		 int (*fn)(vaddr_t vaddr, const struct pgtable_entry *e, void *arg), void *arg)
 {

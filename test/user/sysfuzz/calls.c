@@ -134,6 +134,14 @@ static const struct hint hints[] = {
 	{ "sched_getaffinity", "Plp", 8 },
 	{ "chroot", "s", 1 },
 	{ "prctl", "dllll", 12 },
+	{ "getdents", "fbl", 8 },
+	{ "sysfs", "Nsp", 2 },
+	{ "ustat", "Np", 2 },
+	{ "process_vm_readv", "PiNiN0", 8 },
+	{ "process_vm_writev", "PiNiN0", 4 },
+	{ "sched_setattr", "Pp0", 4 },
+	{ "sched_getattr", "Ppl0", 4 },
+	{ "pidfd_getfd", "ff0", 8 },
 	{ "shmget", "yLJ", 8 },
 	{ "shmat", "YAJ", 8 },
 	{ "shmdt", "A", 4 },
@@ -181,6 +189,8 @@ const char *calls_refuse(const struct worker *w, long nr, const long a[6])
 		return "the same by descriptor";
 	if (w->root && nr == SYS_prlimit64 && (int)a[0] == w->driver)
 		return "root may limit its driver";
+	if (w->root && nr == SYS_process_vm_writev && (int)a[0] <= w->driver)
+		return "root may write over its driver";
 	if (nr == SYS_rt_sigaction && (a[0] == SIGSEGV || a[0] == SIGBUS || a[0] == SIGALRM))
 		return "the handlers that keep a child going; the others are free";
 	if (nr == SYS_mmap && (a[3] & 0x20) && (a[3] & 0x10) && a[0] > 0 && a[0] < (long)PAGE)

@@ -69,6 +69,8 @@ bool pgtable_test_clear_accessed(struct pgtable *pt, vaddr_t vaddr);
  * entry cached as dirty may store without setting the bit again.
  */
 bool pgtable_test_clear_dirty(struct pgtable *pt, vaddr_t vaddr);
+/* The page is written by another way than through the entry. False: nothing is mapped there. */
+bool pgtable_set_dirty(struct pgtable *pt, vaddr_t vaddr);
 /*
  * Walk the present entries of [start, end), lowest first, skipping empty
  * tables quickly; stops when @fn returns non-zero and returns that.

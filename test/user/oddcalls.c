@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls that few programs make: getdents, ustat, sysfs, process_vm_readv and writev, pidfd_getfd,
+ * sched_setattr and getattr. Prints the same on both.
+ */
+#include "call.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+
+static int *volatile nowhere = (int *)8;
+
+/* Without lines that both would print. */
+static pid_t child(void)
+{
+	fflush(stdout);
+	return fork();
+}
+
+/* --- getdents, ustat, sysfs ------------------------------------------------------------------ */
+
+struct old_dirent {
+	unsigned long ino, off;
+	unsigned short reclen;
+	char name[];
+};
+
+static int cmp(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+static void directory(void)
+{
+	static char names[32][64];
+	char dir[] = "/tmp/oddcallsXXXXXX", buf[400], path[64];
+	int fd, nr = 0, n, calls = 0;
+
+	CHECK(mkdtemp(dir) && chdir(dir) == 0);
+	for (int i = 0; i < 20; i++) {
+		snprintf(path, sizeof(path), "%.*s", 1 + i, "abcdefghijklmnopqrstuvw");
+		CHECK(i % 5 ? close(creat(path, 0600)) == 0 : mkdir(path, 0700) == 0);
+	}
+	fd = open(".", O_RDONLY);
+	while ((n = (int)syscall(SYS_getdents, fd, buf, sizeof(buf))) > 0) {
+		calls++;
+		for (int at = 0; at < n;) {
+			const struct old_dirent *d = (struct old_dirent *)(buf + at);
+			struct stat st;
+
+			CHECK(stat(d->name, &st) == 0 && st.st_ino == d->ino);
+			snprintf(names[nr++], sizeof(names[0]), "%s type %d length %d", d->name,
+				 buf[at + d->reclen - 1], d->reclen);
+			at += d->reclen;
+		}
+	}
+	printf("%d entries, several calls %d, end %d\n", nr, calls > 1, n);
+	qsort(names, (size_t)nr, sizeof(names[0]), cmp);
+	for (int i = 0; i < nr; i++)
+		puts(names[i]);
+	CHECK(lseek(fd, 0, SEEK_SET) == 0);
+	call("small", syscall(SYS_getdents, fd, buf, 20));
+	call("nowhere", syscall(SYS_getdents, fd, nowhere, sizeof(buf)));
+	call("no directory", syscall(SYS_getdents, 1, buf, sizeof(buf)));
+	call("closed", syscall(SYS_getdents, 99, buf, sizeof(buf)));
+	close(fd);
+	for (int i = 0; i < 20; i++) {
+		snprintf(path, sizeof(path), "%.*s", 1 + i, "abcdefghijklmnopqrstuvw");
+		CHECK(remove(path) == 0);
+	}
+	CHECK(chdir("/") == 0 && rmdir(dir) == 0);
+}
+
+static void systems(void)
+{
+	struct {
+		int tfree;
+		unsigned long tinode;
+		char fname[6], fpack[6];
+	} u;
+	char name[64];
+	struct stat st;
+	long nr, proc;
+
+	CHECK(stat("/proc", &st) == 0);
+	call("ustat", syscall(SYS_ustat, st.st_dev, &u));
+	call("no device", syscall(SYS_ustat, 0xfffff, &u));
+	call("nowhere", syscall(SYS_ustat, st.st_dev, nowhere));
+	nr = syscall(SYS_sysfs, 3);
+	proc = syscall(SYS_sysfs, 1, "proc");
+	CHECK(nr > 0 && proc >= 0 && proc < nr);
+	call("name", syscall(SYS_sysfs, 2, proc, name));
+	puts(name);
+	call("no name", syscall(SYS_sysfs, 1, "nonesuch"));
+	call("no place", syscall(SYS_sysfs, 2, 10000, name));
+	call("name nowhere", syscall(SYS_sysfs, 2, proc, nowhere));
+	call("from nowhere", syscall(SYS_sysfs, 1, nowhere));
+	call("what", syscall(SYS_sysfs, 4));
+}
+
+/* --- memory and descriptors of another process ------------------------------------------------ */
+
+#define TEXT "written from far away"
+
+static void memory(void)
+{
+	/* Three pages, of which the second is not there in the child. */
+	char *m = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	static char buf[3 * PAGE];
+	struct iovec local[2] = { { buf, 5 }, { buf + 100, sizeof(buf) - 100 } };
+	struct iovec remote[2] = { { m, 10 }, { m + 2 * PAGE, 10 } };
+	struct iovec wrong = { m, (size_t)-1 };
+	int to[2], from[2], status;
+	char c = 0;
+	pid_t pid;
+
+	CHECK(m != MAP_FAILED && pipe(to) == 0 && pipe(from) == 0);
+	strcpy(m, "0123456789");
+	strcpy(m + 2 * PAGE, "abcdefghij");
+	pid = child();
+	if (!pid) {
+		CHECK(munmap(m + PAGE, PAGE) == 0);
+		strcpy(m, "9876543210");
+		CHECK(mprotect(m + 2 * PAGE, PAGE, PROT_READ) == 0);
+		CHECK(write(from[1], "r", 1) == 1 && read(to[0], &c, 1) == 1);
+		printf("in the child: <%s> <%.8s>\n", m, m + PAGE - 8);
+		_exit(fflush(stdout));
+	}
+	CHECK(read(from[0], &c, 1) == 1);
+	call("read", process_vm_readv(pid, local, 2, remote, 2, 0));
+	printf("<%.5s><%.15s>\n", buf, buf + 100);
+	remote[0].iov_len = 2 * PAGE;
+	call("up to a hole", process_vm_readv(pid, local, 2, remote, 2, 0));
+	remote[0].iov_base = m + PAGE;
+	call("a hole", process_vm_readv(pid, local, 2, remote, 2, 0));
+	strcpy(buf, TEXT);
+	local[0].iov_len = sizeof(TEXT);
+	remote[0] = (struct iovec){ m, sizeof(TEXT) };
+	call("write", process_vm_writev(pid, local, 1, remote, 1, 0));
+	memset(buf, 'x', 20);
+	remote[0] = (struct iovec){ m + PAGE - 8, 20 };
+	call("write to the end", process_vm_writev(pid, local, 1, remote, 1, 0));
+	remote[0] = (struct iovec){ m + 2 * PAGE, 4 };
+	call("read-only", process_vm_writev(pid, local, 1, remote, 1, 0));
+	call("flags", process_vm_readv(pid, local, 1, remote, 1, 1));
+	call("nobody", process_vm_readv(0x3ffffe, local, 1, remote, 1, 0));
+	call("nothing", process_vm_readv(pid, local, 0, remote, 1, 0));
+	call("of nothing", process_vm_readv(pid, local, 1, remote, 0, 0));
+	call("length", process_vm_readv(pid, local, 1, &wrong, 1, 0));
+	call("nowhere", process_vm_readv(pid, local, 1, (void *)nowhere, 1, 0));
+	call("many", process_vm_readv(pid, local, 1, remote, 1025, 0));
+	local[0] = (struct iovec){ nowhere, 4 };
+	call("to nowhere", process_vm_readv(pid, local, 1, remote, 1, 0));
+	printf("parent's own: <%s>\n", m);
+	CHECK(write(to[1], "w", 1) == 1 && waitpid(pid, &status, 0) == pid);
+	printf("status %#x\n", status);
+	call("gone", process_vm_readv(pid, &(struct iovec){ buf, 4 }, 1, remote, 1, 0));
+}
+
+static void descriptors(void)
+{
+	int to[2], from[2], status, fd, got;
+	char c, text[64] = "";
+	pid_t pid;
+
+	CHECK(pipe(to) == 0 && pipe(from) == 0);
+	pid = child();
+	if (!pid) {
+		const int made = memfd_create("odd", 0);
+
+		CHECK(write(made, "of the child", 12) == 12 && dup2(made, 200) == 200);
+		CHECK(write(from[1], "r", 1) == 1 && read(to[0], &c, 1) == 1);
+		printf("offset %d\n", (int)lseek(made, 0, SEEK_CUR));
+		_exit(fflush(stdout));
+	}
+	CHECK(read(from[0], &c, 1) == 1);
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	CHECK(fd >= 0);
+	call("flags", syscall(SYS_pidfd_getfd, fd, 200, 1));
+	call("closed", syscall(SYS_pidfd_getfd, fd, 201, 0));
+	call("no pidfd", syscall(SYS_pidfd_getfd, 0, 200, 0));
+	call("no descriptor", syscall(SYS_pidfd_getfd, 999, 200, 0));
+	got = (int)syscall(SYS_pidfd_getfd, fd, 200, 0);
+	CHECK(got >= 0 && pread(got, text, sizeof(text), 0) == 12);
+	printf("<%s> flags %#x\n", text, fcntl(got, F_GETFD));
+	CHECK(lseek(got, 3, SEEK_SET) == 3);
+	CHECK(write(to[1], "w", 1) == 1 && waitpid(pid, &status, 0) == pid);
+	call("gone", syscall(SYS_pidfd_getfd, fd, 200, 0));
+	close(fd);
+	close(got);
+}
+
+/* Without rights: nothing of a process of other ids. */
+static void strangers(void)
+{
+	char buf[8] = "mine";
+	struct iovec local = { buf, 4 }, remote = { buf, 4 };
+	pid_t pid, parent = getpid();
+	int fd, status;
+
+	if (geteuid()) {
+		puts("read: -1 EPERM\ngetfd: -1 EPERM\nstatus 0");
+		return;
+	}
+	pid = child();
+	if (!pid) {
+		CHECK(setgid(54321) == 0 && setuid(54321) == 0);
+		call("read", process_vm_readv(parent, &local, 1, &remote, 1, 0));
+		fd = (int)syscall(SYS_pidfd_open, parent, 0);
+		call("getfd", syscall(SYS_pidfd_getfd, fd, 1, 0));
+		_exit(fflush(stdout));
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	printf("status %d\n", status);
+}
+
+/* --- scheduling ------------------------------------------------------------------------------ */
+
+struct attr {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+	uint32_t util[2];
+	uint64_t more;
+};
+
+static void policies(void)
+{
+	const int nice = getpriority(PRIO_PROCESS, 0); /* as who runs us chose */
+	struct attr a = { .size = 48, .nice = nice }, b;
+
+	call("get", syscall(SYS_sched_getattr, 0, &b, 48, 0));
+	printf("size %u policy %u nice %d priority %u\n", b.size, b.policy, b.nice - nice,
+	       b.priority);
+	call("get more", syscall(SYS_sched_getattr, 0, &b, 64, 0));
+	printf("size %u\n", b.size);
+	call("get less", syscall(SYS_sched_getattr, 0, &b, 47, 0));
+	call("flags", syscall(SYS_sched_getattr, 0, &b, 48, 1));
+	call("nobody", syscall(SYS_sched_getattr, 0x3ffffe, &b, 48, 0));
+	call("negative", syscall(SYS_sched_getattr, -1, &b, 48, 0));
+	call("nowhere", syscall(SYS_sched_getattr, 0, nowhere, 48, 0));
+	a.policy = SCHED_BATCH;
+	a.nice = nice + 5;
+	a.flags = 1;
+	call("set", syscall(SYS_sched_setattr, 0, &a, 0));
+	call("get", syscall(SYS_sched_getattr, 0, &b, 48, 0));
+	printf("policy %u flags %d nice %d %d\n", b.policy, (int)b.flags, b.nice - nice,
+	       getpriority(PRIO_PROCESS, 0) - nice);
+	a.policy = 77;
+	call("policy", syscall(SYS_sched_setattr, 0, &a, 0));
+	a.policy = SCHED_OTHER;
+	a.priority = 1;
+	call("priority", syscall(SYS_sched_setattr, 0, &a, 0));
+	a.priority = 0;
+	a.flags = 0x1000;
+	call("flags", syscall(SYS_sched_setattr, 0, &a, 0));
+	a.flags = 0;
+	call("flags of the call", syscall(SYS_sched_setattr, 0, &a, 1));
+	call("nobody", syscall(SYS_sched_setattr, 0x3ffffe, &a, 0));
+	call("no structure", syscall(SYS_sched_setattr, 0, NULL, 0));
+	a.size = 40;
+	call("small", syscall(SYS_sched_setattr, 0, &a, 0));
+	printf("size %u\n", a.size);
+	a.size = sizeof(a);
+	call("large", syscall(SYS_sched_setattr, 0, &a, 0));
+	a.more = 1;
+	call("larger", syscall(SYS_sched_setattr, 0, &a, 0));
+	a.policy = SCHED_IDLE;
+	a.size = 0;
+	call("idle", syscall(SYS_sched_setattr, 0, &a, 0));
+	call("policy", sched_getscheduler(0));
+}
+
+int main(void)
+{
+	setvbuf(stdout, NULL, _IOFBF, 1 << 16); /* a child prints all of its lines at its end */
+	directory();
+	systems();
+	memory();
+	descriptors();
+	strangers();
+	policies();
+	return 0;
+}
