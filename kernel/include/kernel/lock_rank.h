@@ -19,6 +19,7 @@ enum lock_rank {
 	RANK_PROCESS_FS = 26,  /* working directory and umask that tasks share */
 	RANK_SYSV_NAMES = 28,  /* one kind of System V IPC: a key gets an object */
 	RANK_SYSV = 30,        /* one set of semaphores or message queue */
+	RANK_SPLICE = 31,      /* one pipe: a splice of its bytes into a file */
 	RANK_FILE = 32,        /* one open file: offset */
 	RANK_FILE_DATA = 34,   /* contents of one tmpfs file; held over copies from user memory */
 	RANK_PIPE = 36,        /* one pipe's ring, a socket's receivers; held over copies */

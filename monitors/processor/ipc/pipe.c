@@ -15,7 +15,7 @@
  *		tail, nr_slots, readers and writers change under it and are read without it by poll
  *		and by wait conditions.
  * Failure:	as Linux: bytes moved before a fault or a signal are returned.
- * Limits:	splice, tee and vmsplice are not there.
+ * See:		splice.c
  */
 #include "pipe.h"
 
@@ -34,71 +34,9 @@
 #include <processor/vfs/uio.h>
 
 #include "pipe_limit_private.h"
-
-#define MAX_SPARES 2u
-
-struct pipe_slot {
-	uint8_t *page;
-	uint32_t off;
-	uint32_t len;
-	bool packet; /* O_DIRECT: one read takes at most this, and all of it */
-};
-
-struct pipe {
-	struct mutex lock; /* RANK_PIPE */
-	refcount_t refs;
-	struct pipe_slot *slots __guarded_by(&lock);
-	uint32_t nr_slots;           /* lock; power of two; 0: a FIFO that is not open */
-	uint32_t head, tail;         /* lock */
-	uint32_t readers, writers;   /* lock: open ends */
-	uint32_t r_opened, w_opened; /* lock: ends ever opened, for those who wait for one */
-	uint8_t *spares[MAX_SPARES] __guarded_by(&lock);
-	unsigned int nr_spares __guarded_by(&lock);
-	uint32_t nr_pages __guarded_by(&lock);      /* in slots and spares */
-	uint32_t charged_pages __guarded_by(&lock); /* to the account of slots; not fewer */
-	struct waitqueue rd_wait;                   /* readers: data, or no writer */
-	struct waitqueue wr_wait;                   /* writers: room, or no reader */
-	struct pipe_user *user __guarded_by(&lock); /* charged for nr_slots */
-	uint64_t ino;                               /* const */
-	uint32_t uid, gid;                          /* const */
-	int64_t born_s;                             /* const */
-};
+#include "pipe_private.h"
 
 static uint64_t last_ino; /* atomic */
-
-static bool is_empty(const struct pipe *p)
-{
-	return __atomic_load_n(&p->head, __ATOMIC_ACQUIRE) ==
-	       __atomic_load_n(&p->tail, __ATOMIC_ACQUIRE);
-}
-
-static bool is_full(const struct pipe *p)
-{
-	return __atomic_load_n(&p->head, __ATOMIC_ACQUIRE) -
-		       __atomic_load_n(&p->tail, __ATOMIC_ACQUIRE) >=
-	       __atomic_load_n(&p->nr_slots, __ATOMIC_ACQUIRE);
-}
-
-static bool may_read(const struct pipe *p)
-{
-	return !is_empty(p) || !__atomic_load_n(&p->writers, __ATOMIC_ACQUIRE);
-}
-
-static bool may_write(const struct pipe *p)
-{
-	return !is_full(p) || !__atomic_load_n(&p->readers, __ATOMIC_ACQUIRE);
-}
-
-static struct pipe_slot *slot(const struct pipe *p, uint32_t count) __must_hold(&p->lock)
-{
-	return &p->slots[count & (p->nr_slots - 1)];
-}
-
-static void wake(struct waitqueue *wq)
-{
-	if (waitqueue_active(wq))
-		wake_one(wq);
-}
 
 /* --- pages --------------------------------------------------------------------------- */
 
@@ -114,7 +52,7 @@ static int charge_page(struct pipe *p) __must_hold(&p->lock)
 	return err;
 }
 
-static uint8_t *page_get(struct pipe *p) __must_hold(&p->lock)
+uint8_t *pipe_page_get(struct pipe *p)
 {
 	struct frame *f;
 
@@ -148,7 +86,11 @@ static void page_put(struct pipe *p, uint8_t *page) __must_hold(&p->lock)
 static void drop_contents(struct pipe *p) __must_hold(&p->lock)
 {
 	for (uint32_t i = p->tail; i != p->head; i++)
-		page_put(p, slot(p, i)->page);
+		page_put(p, pipe_slot_at(p, i)->page);
+	if (p->back.page)
+		page_put(p, p->back.page);
+	p->back = (struct pipe_slot){ 0 };
+	__atomic_store_n(&p->back_len, 0, __ATOMIC_RELEASE);
 	while (p->nr_spares)
 		page_free(p, p->spares[--p->nr_spares]);
 	kmem_uncharge(kmem_account_of(p->slots), (size_t)p->charged_pages * PAGE_SIZE);
@@ -167,6 +109,7 @@ struct pipe *pipe_create(void)
 		return ERR_PTR(-ENOMEM);
 	refcount_set(&p->refs, 1);
 	mutex_init(&p->lock, "pipe", RANK_PIPE);
+	mutex_init(&p->splice_lock, "pipe.splice", RANK_SPLICE);
 	waitqueue_init(&p->rd_wait);
 	waitqueue_init(&p->wr_wait);
 	p->ino = __atomic_add_fetch(&last_ino, 1, __ATOMIC_RELAXED);
@@ -228,7 +171,8 @@ void pipe_put(struct pipe *p)
  */
 static ssize_t take(struct pipe *p, struct uio *uio, bool *stop) __must_hold(&p->lock)
 {
-	struct pipe_slot *s = slot(p, p->tail);
+	const bool back = p->back.len;
+	struct pipe_slot *s = back ? &p->back : pipe_slot_at(p, p->tail);
 	const uint32_t n = (uint32_t)MIN((uint64_t)s->len, uio->left);
 
 	assert_mutex_held(&p->lock);
@@ -240,7 +184,9 @@ static ssize_t take(struct pipe *p, struct uio *uio, bool *stop) __must_hold(&p-
 		s->len = 0;
 		*stop = true;
 	}
-	if (!s->len) {
+	if (back) {
+		__atomic_store_n(&p->back_len, s->len, __ATOMIC_RELEASE);
+	} else if (!s->len) {
 		page_put(p, s->page);
 		s->page = NULL;
 		__atomic_store_n(&p->tail, p->tail + 1, __ATOMIC_RELEASE);
@@ -255,7 +201,7 @@ static ssize_t take_all(struct pipe *p, struct uio *uio) __must_hold(&p->lock)
 	ssize_t done = 0;
 
 	assert_mutex_held(&p->lock);
-	while (uio->left && !stop && p->head != p->tail) {
+	while (uio->left && !stop && !pipe_empty(p)) {
 		const ssize_t n = take(p, uio, &stop);
 
 		if (n < 0)
@@ -265,9 +211,8 @@ static ssize_t take_all(struct pipe *p, struct uio *uio) __must_hold(&p->lock)
 	return done;
 }
 
-static ssize_t pipe_read(struct file *f, struct uio *uio, uint64_t *pos)
+ssize_t pipe_take(struct pipe *p, struct uio *uio, bool nonblock)
 {
-	struct pipe *p = f->private;
 	bool was_full, room, more, slept = false;
 	ssize_t ret;
 
@@ -277,32 +222,37 @@ static ssize_t pipe_read(struct file *f, struct uio *uio, uint64_t *pos)
 	if (ret)
 		return ret;
 	for (;;) {
-		was_full = is_full(p);
+		was_full = pipe_full(p);
 		ret = take_all(p, uio);
 		if (ret || !p->writers)
 			break;
-		if (file_nonblock(f)) {
+		if (nonblock) {
 			ret = -EAGAIN;
 			break;
 		}
 		mutex_unlock(&p->lock);
-		if (wait_event_interruptible(&p->rd_wait, may_read(p)))
+		if (wait_event_interruptible(&p->rd_wait, pipe_may_read(p)))
 			return -ERESTARTSYS;
 		slept = true;
 		ret = mutex_lock_killable(&p->lock);
 		if (ret) { /* killed: the wake-up that came to us is another reader's */
-			wake(&p->rd_wait);
+			pipe_wake(&p->rd_wait);
 			return ret;
 		}
 	}
-	room = was_full && !is_full(p);
-	more = slept && p->head != p->tail;
+	room = was_full && !pipe_full(p);
+	more = slept && !pipe_empty(p);
 	mutex_unlock(&p->lock);
 	if (room)
-		wake(&p->wr_wait);
+		pipe_wake(&p->wr_wait);
 	if (more)
-		wake(&p->rd_wait);
+		pipe_wake(&p->rd_wait);
 	return ret;
+}
+
+static ssize_t pipe_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	return pipe_take(f->private, uio, file_nonblock(f));
 }
 
 /* --- writing ------------------------------------------------------------------------- */
@@ -316,7 +266,7 @@ static ssize_t merge(struct pipe *p, struct uio *uio) __must_hold(&p->lock)
 	assert_mutex_held(&p->lock);
 	if (!n || p->head == p->tail)
 		return 0;
-	s = slot(p, p->head - 1);
+	s = pipe_slot_at(p, p->head - 1);
 	if (s->packet || s->off + s->len + n > PAGE_SIZE)
 		return 0;
 	if (uio_fetch(uio, s->page + s->off + s->len, n) < n)
@@ -325,11 +275,19 @@ static ssize_t merge(struct pipe *p, struct uio *uio) __must_hold(&p->lock)
 	return (ssize_t)n;
 }
 
+void pipe_push(struct pipe *p, uint8_t *page, uint32_t len)
+{
+	assert_mutex_held(&p->lock);
+	ASSERT(p->head - p->tail < p->nr_slots);
+	*pipe_slot_at(p, p->head) = (struct pipe_slot){ .page = page, .len = len };
+	__atomic_store_n(&p->head, p->head + 1, __ATOMIC_RELEASE);
+}
+
 /* A new slot; as Linux, nothing of one that a fault cut short. */
 static ssize_t append(struct pipe *p, struct uio *uio, bool packet) __must_hold(&p->lock)
 {
 	const uint32_t n = (uint32_t)MIN(uio->left, (uint64_t)PAGE_SIZE);
-	uint8_t *page = page_get(p);
+	uint8_t *page = pipe_page_get(p);
 
 	if (!page)
 		return -ENOMEM;
@@ -337,9 +295,8 @@ static ssize_t append(struct pipe *p, struct uio *uio, bool packet) __must_hold(
 		page_put(p, page);
 		return -EFAULT;
 	}
-	ASSERT(p->head - p->tail < p->nr_slots);
-	*slot(p, p->head) = (struct pipe_slot){ .page = page, .len = n, .packet = packet };
-	__atomic_store_n(&p->head, p->head + 1, __ATOMIC_RELEASE);
+	pipe_push(p, page, n);
+	pipe_slot_at(p, p->head - 1)->packet = packet;
 	return (ssize_t)n;
 }
 
@@ -356,7 +313,7 @@ static int put_all(struct pipe *p, struct uio *uio, bool packet, ssize_t *done)
 
 		if (!p->readers)
 			return -EPIPE;
-		if (is_full(p))
+		if (pipe_full(p))
 			return 0;
 		n = append(p, uio, packet);
 		if (n < 0)
@@ -394,24 +351,24 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 		}
 		mutex_unlock(&p->lock);
 		if (was_empty)
-			wake(&p->rd_wait);
-		err = wait_event_interruptible(&p->wr_wait, may_write(p));
+			pipe_wake(&p->rd_wait);
+		err = wait_event_interruptible(&p->wr_wait, pipe_may_write(p));
 		slept = true;
 		if (mutex_lock_killable(&p->lock)) { /* as in pipe_read() */
-			wake(&p->wr_wait);
+			pipe_wake(&p->wr_wait);
 			return done ? done : -EINTR;
 		}
 		was_empty = p->head == p->tail;
 		if (err)
 			err = -ERESTARTSYS;
 	}
-	room = slept && !is_full(p);
+	room = slept && !pipe_full(p);
 	was_empty = was_empty && p->head != p->tail;
 	mutex_unlock(&p->lock);
 	if (was_empty || (done && waitqueue_watched(&p->rd_wait))) /* edges, for epoll */
-		wake(&p->rd_wait);
+		pipe_wake(&p->rd_wait);
 	if (room)
-		wake(&p->wr_wait);
+		pipe_wake(&p->wr_wait);
 	if (err == -EPIPE)
 		signal_raise_sigpipe();
 	return done ? done : err;
@@ -428,13 +385,13 @@ static unsigned int pipe_poll(struct file *f)
 	unsigned int events = 0;
 
 	if (file_readable(f)) {
-		if (!is_empty(p))
+		if (!pipe_empty(p))
 			events |= POLLIN | POLLRDNORM;
 		if (!READ_ONCE(p->writers) && f->minor != READ_ONCE(p->w_opened))
 			events |= POLLHUP;
 	}
 	if (file_writable(f)) {
-		if (!is_full(p))
+		if (!pipe_full(p))
 			events |= POLLOUT | POLLWRNORM;
 		if (!READ_ONCE(p->readers))
 			events |= POLLERR;
@@ -465,7 +422,8 @@ static long pipe_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 		return -ENOTTY;
 	mutex_lock(&p->lock);
 	for (uint32_t i = p->tail; i != p->head; i++)
-		bytes += slot(p, i)->len;
+		bytes += pipe_slot_at(p, i)->len;
+	bytes += p->back.len;
 	mutex_unlock(&p->lock);
 	return put_user_u32((uint32_t)bytes, (void __user *)arg);
 }
@@ -653,7 +611,7 @@ long pipe_size(const struct pipe *p)
 
 static int resize_locked(struct pipe *p, uint32_t nr)
 {
-	const uint32_t used = p->head - p->tail, old = p->nr_slots;
+	const uint32_t used = p->head - p->tail + p->reserved, old = p->nr_slots;
 	struct pipe_slot *slots;
 	int err;
 
@@ -669,7 +627,7 @@ static int resize_locked(struct pipe *p, uint32_t nr)
 		return err;
 	}
 	for (uint32_t i = p->tail; i != p->head; i++)
-		slots[i & (nr - 1)] = *slot(p, i);
+		slots[i & (nr - 1)] = *pipe_slot_at(p, i);
 	kmem_free(p->slots);
 	p->slots = slots;
 	__atomic_store_n(&p->nr_slots, nr, __ATOMIC_RELEASE);
@@ -692,7 +650,7 @@ long pipe_set_size(struct pipe *p, uint64_t bytes)
 		err = -EPERM;
 	else
 		err = resize_locked(p, nr);
-	room = !is_full(p);
+	room = !pipe_full(p);
 	mutex_unlock(&p->lock);
 	if (room)
 		wake_all(&p->wr_wait);
