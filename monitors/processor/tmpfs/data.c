@@ -522,5 +522,6 @@ const struct inode_ops tmpfs_file_ops = {
 	.getattr = tmpfs_getattr,
 	.setattr = tmpfs_setattr,
 	.release = tmpfs_release,
+	TMPFS_XATTR_OPS,
 	.open = tmpfs_open,
 };

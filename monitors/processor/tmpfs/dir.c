@@ -534,6 +534,7 @@ const struct inode_ops tmpfs_dir_ops = {
 	.getattr = tmpfs_getattr,
 	.setattr = tmpfs_setattr,
 	.release = tmpfs_release,
+	TMPFS_XATTR_OPS,
 	.lookup = dir_lookup,
 	.parent = dir_parent,
 	.readdir = dir_read,

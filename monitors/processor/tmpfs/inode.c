@@ -134,6 +134,7 @@ static void free_inode(struct tmpfs_inode *ti)
 		pipe_put(ti->pipe);
 	if (ti->inode.mode == S_IFLNK)
 		tmpfs_uncharge(ti->fs, link_pages(ti->target_len));
+	tmpfs_free_xattrs(ti);
 	kmem_free(ti->target);
 	give_number(ti->fs);
 	__atomic_sub_fetch(&nr_inodes, 1, __ATOMIC_RELAXED);
@@ -162,6 +163,7 @@ int tmpfs_new_inode(struct tmpfs *fs, const struct new_inode *how, struct tmpfs_
 	ti->gid = how->gid;
 	ti->atime = ti->mtime = ti->ctime = ti->btime = now();
 	ti->entries = RB_ROOT;
+	list_init(&ti->xattrs);
 	ti->next_pos = 2; /* behind "." and ".." */
 	err = init_kind(ti, how);
 	if (err) {
@@ -344,6 +346,7 @@ const struct inode_ops tmpfs_link_ops = {
 	.getattr = tmpfs_getattr,
 	.setattr = tmpfs_setattr,
 	.release = tmpfs_release,
+	TMPFS_XATTR_OPS,
 	.readlink = link_read,
 };
 
@@ -352,5 +355,6 @@ const struct inode_ops tmpfs_special_ops = {
 	.getattr = tmpfs_getattr,
 	.setattr = tmpfs_setattr,
 	.release = tmpfs_release,
+	TMPFS_XATTR_OPS,
 	.open = tmpfs_open,
 };

@@ -76,6 +76,8 @@ struct tmpfs_inode {
 	uint64_t next_pos;
 	uint64_t nr_entries;
 
+	struct list_head xattrs; /* fs->lock */
+
 	char *target; /* const: links */
 	size_t target_len;
 	struct pipe *pipe; /* const: FIFOs */
@@ -125,3 +127,12 @@ int tmpfs_open(struct inode *inode, struct file *f);
 int tmpfs_resize(struct tmpfs_inode *ti, uint64_t size) __must_check;
 void tmpfs_release_data(struct tmpfs_inode *ti);
 uint64_t tmpfs_data_pages(struct tmpfs_inode *ti);
+
+/* xattr.c */
+ssize_t tmpfs_getxattr(struct inode *inode, const char *name, void *buf, size_t size);
+int tmpfs_setxattr(struct inode *inode, const char *name, const void *value, size_t size,
+		   int flags);
+ssize_t tmpfs_listxattr(struct inode *inode, char *buf, size_t size, bool trusted);
+void tmpfs_free_xattrs(struct tmpfs_inode *ti);
+#define TMPFS_XATTR_OPS \
+	.getxattr = tmpfs_getxattr, .setxattr = tmpfs_setxattr, .listxattr = tmpfs_listxattr

@@ -140,6 +140,17 @@ struct inode_ops {
 	int (*setattr)(struct inode *inode,
 		       const struct attr_change *ch); /* fs_type.create_error */
 
+	/*
+	 * Extended attributes, by whole name; the caller has checked permissions. Missing: there
+	 * are none. They answer sizes; @size 0 asks for one. -ENODATA, -ERANGE. A list has those of
+	 * "trusted." only if @trusted. Set: @flags XATTR_*; @value NULL removes. -EEXIST,
+	 * -ENODATA, -ENOSPC.
+	 */
+	ssize_t (*getxattr)(struct inode *inode, const char *name, void *buf, size_t size);
+	int (*setxattr)(struct inode *inode, const char *name, const void *value, size_t size,
+			int flags);
+	ssize_t (*listxattr)(struct inode *inode, char *buf, size_t size, bool trusted);
+
 	/* Optional: does it belong to the caller, so that its mode forbids nothing? */
 	bool (*is_callers)(const struct inode *inode);
 

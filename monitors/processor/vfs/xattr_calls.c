@@ -1,69 +1,297 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Extended attributes: no file system here has any. Lists are empty, and the rest answers
- * EOPNOTSUPP once the file has been found, as Linux does for such a file system.
+ * Extended attributes: system calls, permissions and the families of names. A file system keeps
+ * them itself; one that keeps none answers EOPNOTSUPP, and its lists are empty.
+ *
+ * Ordering:	as Linux: the file, the name and the value, permission, whether such names are kept.
  */
+#include <abi/stat.h>
+#include <abi/xattr.h>
+#include <arch/uaccess.h>
 #include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
 #include "at_private.h"
 #include "file.h"
 
-static long by_path(uint64_t upath, uint32_t walk, long answer)
+/* --- which file ------------------------------------------------------------------------ */
+
+/* By path (@fd negative), followed unless @walk says otherwise, or by descriptor; referenced. */
+static struct inode *inode_of(int fd, uint64_t upath, uint32_t walk)
 {
 	struct walk_result res;
-	const int err = at_walk(AT_FDCWD, upath, walk, 0, &res);
+	struct inode *inode;
+	struct file *f;
+	int err;
 
+	if (fd < 0) {
+		err = at_walk(AT_FDCWD, upath, walk, 0, &res);
+		if (err)
+			return ERR_PTR(err);
+		inode = res.at.inode;
+		inode_get(inode);
+		walk_result_put(&res);
+		return inode;
+	}
+	f = fd_get(fd);
+	if (IS_ERR(f))
+		return ERR_PTR(PTR_ERR(f));
+	if (f->flags & O_PATH)
+		inode = ERR_PTR(-EBADF);
+	else if (!f->inode)
+		inode = NULL; /* a pipe, a socket: it keeps none */
+	else
+		inode = f->inode;
+	if (!IS_ERR_OR_NULL(inode))
+		inode_get(inode);
+	file_put(f);
+	return inode;
+}
+
+static struct inode *inode_of_fd(uint64_t fd)
+{
+	return (int)fd < 0 ? ERR_PTR(-EBADF) : inode_of((int)fd, 0, 0);
+}
+
+/* --- names ----------------------------------------------------------------------------- */
+
+static int get_name(char name[XATTR_NAME_MAX + 1], uint64_t uname)
+{
+	const long len = strncpy_from_user(name, (const char __user *)uname, XATTR_NAME_MAX + 1);
+
+	if (len == 0 || len == -ENAMETOOLONG)
+		return -ERANGE;
+	return len < 0 ? (int)len : 0;
+}
+
+static bool begins(const char *name, const char *prefix)
+{
+	return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* May the caller do this with the family of @name? */
+static int check_family(struct inode *inode, const char *name, bool write)
+{
+	const int none = write ? -EPERM : -ENODATA;
+	struct file_attr attr;
+	struct fs_cred cred;
+	int err;
+
+	if (begins(name, "security.") || begins(name, "system.")) {
+		/* Capabilities of files have no meaning here: they are kept as others are. */
+		return begins(name, "security.") && write && !capable(CAP_SYS_ADMIN) ? -EPERM : 0;
+	}
+	if (begins(name, "trusted."))
+		return capable(CAP_SYS_ADMIN) ? 0 : none;
+	err = inode_getattr(inode, &attr);
 	if (err)
 		return err;
-	walk_result_put(&res);
-	return answer;
+	process_cred(&cred);
+	if (begins(name, "user.")) {
+		if (inode->mode != S_IFREG && inode->mode != S_IFDIR)
+			return none;
+		if (inode->mode == S_IFDIR && write && (attr.mode & S_ISVTX) && cred.uid &&
+		    cred.uid != attr.uid)
+			return -EPERM;
+	}
+	return inode_permission(inode, &cred, &attr, write ? FS_MAY_WRITE : FS_MAY_READ);
 }
 
-static long by_fd(int fd, long answer)
+/* Does the file system keep a family like this? */
+static int check_kept(const struct inode *inode, const char *name)
 {
-	struct file *f = fd_get(fd);
-	bool path;
+	static const char *const families[] = { "user.", "trusted.", "security." };
 
-	if (IS_ERR(f))
-		return PTR_ERR(f);
-	path = f->flags & O_PATH;
-	file_put(f);
-	return path ? -EBADF : answer;
+	if (!inode || !inode->ops->setxattr)
+		return -EOPNOTSUPP;
+	for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
+		if (begins(name, families[i]))
+			return name[strlen(families[i])] ? 0 : -EINVAL;
+	}
+	return -EOPNOTSUPP;
 }
 
-/* getxattr(path, name, buf, size); setxattr and removexattr are the same */
+static int check(struct inode *inode, const char *name, bool write)
+{
+	int err = inode && write ? inode_writable(inode) : 0;
+
+	if (!err && inode)
+		err = check_family(inode, name, write);
+	else if (!err && begins(name, "user."))
+		err = write ? -EPERM : -ENODATA; /* for files and directories only */
+	return err ? err : check_kept(inode, name);
+}
+
+/* --- the calls; each consumes @inode, or answers its error ------------------------------- */
+
+static long set(struct inode *inode, uint64_t uname, uint64_t uvalue, uint64_t size, int flags)
+{
+	char name[XATTR_NAME_MAX + 1];
+	void *value = NULL;
+	long ret;
+
+	if (IS_ERR(inode))
+		return PTR_ERR(inode);
+	ret = flags & ~(XATTR_CREATE | XATTR_REPLACE) ? -EINVAL : get_name(name, uname);
+	if (!ret && size > XATTR_SIZE_MAX)
+		ret = -E2BIG;
+	if (!ret) {
+		value = kmalloc(size ? size : 1);
+		if (!value)
+			ret = -ENOMEM;
+		else if (copy_from_user(value, (const void __user *)uvalue, size))
+			ret = -EFAULT;
+	}
+	if (!ret)
+		ret = check(inode, name, true);
+	if (!ret)
+		ret = inode->ops->setxattr(inode, name, value, size, flags);
+	kfree(value);
+	inode_put(inode);
+	return ret;
+}
+
+static long get(struct inode *inode, uint64_t uname, uint64_t ubuf, uint64_t size)
+{
+	char name[XATTR_NAME_MAX + 1];
+	void *buf = NULL;
+	long ret;
+
+	if (IS_ERR(inode))
+		return PTR_ERR(inode);
+	ret = get_name(name, uname);
+	if (!ret)
+		ret = check(inode, name, false);
+	size = MIN(size, (uint64_t)XATTR_SIZE_MAX);
+	if (!ret && size) {
+		buf = kmalloc(size);
+		if (!buf)
+			ret = -ENOMEM;
+	}
+	if (!ret)
+		ret = inode->ops->getxattr(inode, name, buf, size);
+	if (ret > 0 && size && copy_to_user((void __user *)ubuf, buf, (size_t)ret))
+		ret = -EFAULT;
+	kfree(buf);
+	inode_put(inode);
+	return ret;
+}
+
+static long list(struct inode *inode, uint64_t ubuf, uint64_t size)
+{
+	char *buf = NULL;
+	long ret = 0;
+
+	if (IS_ERR(inode))
+		return PTR_ERR(inode);
+	if (inode && inode->ops->listxattr) {
+		size = MIN(size, (uint64_t)XATTR_LIST_MAX);
+		if (size) {
+			buf = kmalloc(size);
+			if (!buf)
+				ret = -ENOMEM;
+		}
+		if (!ret)
+			ret = inode->ops->listxattr(inode, buf, size, capable(CAP_SYS_ADMIN));
+		if (ret > 0 && size && copy_to_user((void __user *)ubuf, buf, (size_t)ret))
+			ret = -EFAULT;
+		if (ret == -ERANGE && size == XATTR_LIST_MAX)
+			ret = -E2BIG;
+		kfree(buf);
+	}
+	inode_put(inode);
+	return ret;
+}
+
+static long drop(struct inode *inode, uint64_t uname)
+{
+	char name[XATTR_NAME_MAX + 1];
+	long ret;
+
+	if (IS_ERR(inode))
+		return PTR_ERR(inode);
+	ret = get_name(name, uname);
+	if (!ret)
+		ret = check(inode, name, true);
+	if (!ret)
+		ret = inode->ops->setxattr(inode, name, NULL, 0, XATTR_REPLACE);
+	inode_put(inode);
+	return ret;
+}
+
+/* setxattr(path, name, value, size, flags) */
+long sys_setxattr(const struct syscall_args *args)
+{
+	return set(inode_of(-1, args->a[0], 0), args->a[1], args->a[2], args->a[3],
+		   (int)args->a[4]);
+}
+
+/* lsetxattr(path, name, value, size, flags) */
+long sys_lsetxattr(const struct syscall_args *args)
+{
+	return set(inode_of(-1, args->a[0], WALK_NOFOLLOW), args->a[1], args->a[2], args->a[3],
+		   (int)args->a[4]);
+}
+
+/* fsetxattr(fd, name, value, size, flags) */
+long sys_fsetxattr(const struct syscall_args *args)
+{
+	return set(inode_of_fd(args->a[0]), args->a[1], args->a[2], args->a[3], (int)args->a[4]);
+}
+
+/* getxattr(path, name, buf, size) */
 long sys_getxattr(const struct syscall_args *args)
 {
-	return by_path(args->a[0], 0, -EOPNOTSUPP);
+	return get(inode_of(-1, args->a[0], 0), args->a[1], args->a[2], args->a[3]);
 }
 
-/* lgetxattr(path, name, buf, size); lsetxattr and lremovexattr are the same */
+/* lgetxattr(path, name, buf, size) */
 long sys_lgetxattr(const struct syscall_args *args)
 {
-	return by_path(args->a[0], WALK_NOFOLLOW, -EOPNOTSUPP);
+	return get(inode_of(-1, args->a[0], WALK_NOFOLLOW), args->a[1], args->a[2], args->a[3]);
 }
 
-/* fgetxattr(fd, name, buf, size); fsetxattr and fremovexattr are the same */
+/* fgetxattr(fd, name, buf, size) */
 long sys_fgetxattr(const struct syscall_args *args)
 {
-	return by_fd((int)args->a[0], -EOPNOTSUPP);
+	return get(inode_of_fd(args->a[0]), args->a[1], args->a[2], args->a[3]);
 }
 
 /* listxattr(path, buf, size) */
 long sys_listxattr(const struct syscall_args *args)
 {
-	return by_path(args->a[0], 0, 0);
+	return list(inode_of(-1, args->a[0], 0), args->a[1], args->a[2]);
 }
 
 /* llistxattr(path, buf, size) */
 long sys_llistxattr(const struct syscall_args *args)
 {
-	return by_path(args->a[0], WALK_NOFOLLOW, 0);
+	return list(inode_of(-1, args->a[0], WALK_NOFOLLOW), args->a[1], args->a[2]);
 }
 
 /* flistxattr(fd, buf, size) */
 long sys_flistxattr(const struct syscall_args *args)
 {
-	return by_fd((int)args->a[0], 0);
+	return list(inode_of_fd(args->a[0]), args->a[1], args->a[2]);
+}
+
+/* removexattr(path, name) */
+long sys_removexattr(const struct syscall_args *args)
+{
+	return drop(inode_of(-1, args->a[0], 0), args->a[1]);
+}
+
+/* lremovexattr(path, name) */
+long sys_lremovexattr(const struct syscall_args *args)
+{
+	return drop(inode_of(-1, args->a[0], WALK_NOFOLLOW), args->a[1]);
+}
+
+/* fremovexattr(fd, name) */
+long sys_fremovexattr(const struct syscall_args *args)
+{
+	return drop(inode_of_fd(args->a[0]), args->a[1]);
 }
