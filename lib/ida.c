@@ -84,6 +84,7 @@ bool ida_free(struct ida *ida, int id)
 {
 	if (!ida_is_used(ida, id))
 		return false;
+	ASSERT((size_t)id / 64 < ida->nr_words);
 	bitmap_clear(ida->map, (size_t)id);
 	ida->hint = MIN(ida->hint, (size_t)id / BITMAP_WORD_BITS);
 	return true;

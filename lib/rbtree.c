@@ -145,6 +145,7 @@ void rb_insert_color_update(struct rb_node *node, struct rb_root *root, rb_updat
 
 void rb_insert_color(struct rb_node *node, struct rb_root *root)
 {
+	ASSERT(root->node == node || rb_parent(node));
 	rb_insert_color_update(node, root, NULL);
 }
 
@@ -247,6 +248,7 @@ void rb_erase_update(struct rb_node *node, struct rb_root *root, rb_update_fn up
 
 void rb_erase(struct rb_node *node, struct rb_root *root)
 {
+	ASSERT(root->node == node || rb_parent(node));
 	rb_erase_update(node, root, NULL);
 }
 
