@@ -480,6 +480,7 @@ void ext4_inode_fill_stat(const struct ext4_inode *in, struct fs_stat *st)
 		decode_rdev(in, st);
 	st->blksize = in->fs->block_size;
 	st->size = in->size;
+	st->max_size = ext4_max_size(in);
 	st->blocks = in->blocks;
 	st->version = in->version;
 	if (in->flags & EXT4_FL_COMPR)

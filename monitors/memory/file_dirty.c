@@ -83,27 +83,43 @@ void file_mark_size_dirty(struct memory *m, struct cached_file *cf)
 	spin_unlock(&pc->lock);
 }
 
-static bool has_room(struct page_cache *pc, uint32_t nr)
+/* @nr pages are the caller's to make dirty, if there is room. */
+static bool take_room(struct page_cache *pc, uint32_t nr)
 {
+	uint64_t used;
 	bool room;
 
 	spin_lock(&pc->lock);
-	room = !pc->nr_dirty || pc->nr_dirty + nr <= pc->dirty_max;
+	used = pc->nr_dirty + pc->nr_room;
+	room = !used || used + nr <= pc->dirty_max;
+	if (room)
+		pc->nr_room += nr;
 	spin_unlock(&pc->lock);
 	return room;
 }
 
-int file_wait_room(struct memory *m, uint32_t nr)
+void file_give_room(struct memory *m, uint32_t nr)
+{
+	struct page_cache *pc = &m->page_cache;
+
+	spin_lock(&pc->lock);
+	ASSERT(pc->nr_room >= nr);
+	pc->nr_room -= nr;
+	spin_unlock(&pc->lock);
+	wake_all(&pc->room);
+}
+
+int file_take_room(struct memory *m, uint32_t nr)
 {
 	struct page_cache *pc = &m->page_cache;
 	uint64_t written, until_ns;
 	int err = 0;
 
-	while (unlikely(!has_room(pc, nr))) {
+	while (unlikely(!take_room(pc, nr))) {
 		wake_all(&pc->writer);
 		written = __atomic_load_n(&m->stats.file_write_pages, __ATOMIC_RELAXED);
 		until_ns = m->storage_wait_ns ? time_after_ns(m->storage_wait_ns) : WAIT_FOREVER;
-		err = wait_event_mode(&pc->room, has_room(pc, nr), WAIT_KILLABLE, until_ns);
+		err = wait_event_mode(&pc->room, take_room(pc, nr), WAIT_KILLABLE, until_ns);
 		if (err != -ETIMEDOUT)
 			return err;
 		/* A slow disk is no lost one. */
@@ -199,13 +215,34 @@ static void take_run(struct page_cache *pc, struct cached_file *cf, struct flush
 	spin_unlock(&pc->lock);
 }
 
+/*
+ * Is @status no word of storage's about the pages? It was away, or is about to end, or the request
+ * did not get there: they stay dirty, and are sent again.
+ */
+static bool is_undecided(int status)
+{
+	switch (status) {
+	case -EHOSTDOWN:
+	case -ESHUTDOWN:
+	case -ETIMEDOUT:
+	case -EAGAIN:
+	case -ENODEV:
+	case -ENOBUFS:
+	case -ENOMEM:
+	case -EINTR:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* The answer @status to @run: each page is clean, or dirty again. */
 static void end_run(struct memory *m, struct cached_file *cf, struct flush_run *run, int status,
 		    const struct ms_file_state *state)
 {
 	struct page_cache *pc = &m->page_cache;
 	struct file_live *lf = cf->live;
-	const bool again = status == -EHOSTDOWN || status == -ENOMEM || status == -EINTR;
+	const bool again = is_undecided(status);
 	struct mpage *puts[MS_WRITE_MAX_PAGES];
 	uint32_t nr_puts = 0;
 
@@ -286,8 +323,7 @@ int file_flush_locked(struct memory *m, struct cached_file *cf, uint32_t flags)
 			err = status;
 		STAT_INC(m, file_writes);
 		STAT_ADD(m, file_write_pages, status ? 0 : run->req.nr_pages);
-	} while (!run->last && err != -EHOSTDOWN && err != -ENOMEM && err != -ESTALE &&
-		 err != -ENOENT);
+	} while (!run->last && !is_undecided(err) && err != -ESTALE && err != -ENOENT);
 	spin_lock(&pc->lock);
 	list_del(&run->mark);
 	spin_unlock(&pc->lock);

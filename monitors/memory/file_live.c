@@ -93,6 +93,7 @@ static void claim_enter_locked(struct page_cache *pc, struct cached_file *cf,
 	cf->known = true;
 	cf->version = state->version;
 	cf->size = lf->disk_size = state->size;
+	lf->max_size = state->max_size;
 	lf->mtime_s = state->mtime_s;
 	lf->mtime_ns = state->mtime_ns;
 	lf->epoch = lf->had = state->epoch;
@@ -154,6 +155,7 @@ static void reclaim_locked(struct page_cache *pc, struct cached_file *cf,
 	lf->changes++;
 	cf->version = state->version;
 	lf->disk_size = state->size;
+	lf->max_size = state->max_size;
 }
 
 int file_claim_again(struct memory *m, struct cached_file *cf)
@@ -463,7 +465,7 @@ static bool is_read(const struct mpage *page)
 static int page_to_write(struct memory *m, struct cached_file *cf, const struct pm_file_page *p,
 			 struct mpage **out)
 {
-	bool make = p->bytes == PAGE_SIZE || !is_on_disk(m, cf, p->pgoff), raced;
+	bool make = p->bytes == PAGE_SIZE, raced;
 	int ret;
 
 	for (;;) {
@@ -475,7 +477,8 @@ static int page_to_write(struct memory *m, struct cached_file *cf, const struct 
 			mpage_put(&m->pool, *out);
 			if (ret)
 				return ret;
-		} else if (make) {
+		} else if (make || !is_on_disk(m, cf, p->pgoff)) {
+			/* Asked last: a flush could bring a page there, which then went. */
 			*out = make_page(m, cf, p->pgoff, &raced);
 			if (*out || !raced)
 				return *out ? 0 : -ENOMEM;
@@ -532,6 +535,32 @@ static struct pm_file_page clip_page(struct memory *m, struct cached_file *cf,
 	return out;
 }
 
+/*
+ * May the file be @size bytes long? Storage would refuse it, and every write with such a size: the
+ * bytes of other writers would be lost with it.
+ */
+static bool size_is_possible(struct memory *m, struct cached_file *cf, uint64_t size)
+{
+	bool possible;
+
+	assert_mutex_held(&cf->live->change);
+	spin_lock(&m->page_cache.lock);
+	possible = size <= cf->live->max_size;
+	spin_unlock(&m->page_cache.lock);
+	return possible;
+}
+
+/* Where the file ends at least, when @req is done. */
+static uint64_t end_of(const struct pm_file_write_req *req)
+{
+	const struct pm_file_page *last;
+
+	if (!req->nr_pages || req->flags & PM_FILE_INSIDE)
+		return req->size;
+	last = &req->pages[req->nr_pages - 1]; /* the decoder has seen to their order */
+	return MAX(req->size, (last->pgoff << PAGE_SHIFT) + last->first + last->bytes);
+}
+
 /* All pages of @req, or those before the one that failed. */
 static int write_locked(struct memory *m, struct cached_file *cf,
 			const struct pm_file_write_req *req, const uint8_t *data)
@@ -541,6 +570,8 @@ static int write_locked(struct memory *m, struct cached_file *cf,
 	assert_mutex_held(&cf->live->change);
 	if (!cf->live->epoch)
 		return -ESTALE;
+	if (req->nr_pages && !size_is_possible(m, cf, end_of(req)))
+		return -EFBIG;
 	for (uint32_t i = 0; i < req->nr_pages && !err; i++) {
 		struct pm_file_page p = req->pages[i];
 
@@ -557,7 +588,6 @@ static int write_locked(struct memory *m, struct cached_file *cf,
 static int write_live(struct memory *m, struct cached_file *cf, const struct pm_file_write_req *req,
 		      const void *data, struct pm_file_state *out)
 {
-	uint32_t flags = MS_WRITE_SYNC;
 	int err = mutex_lock_killable(&cf->live->change);
 
 	if (err)
@@ -566,8 +596,14 @@ static int write_live(struct memory *m, struct cached_file *cf, const struct pm_
 	err = write_locked(m, cf, req, data);
 	change_end(m, cf, out);
 	mutex_unlock(&cf->live->change);
-	if (err || !(req->flags & PM_FILE_SYNC))
-		return err;
+	return err;
+}
+
+static int sync_live(struct memory *m, struct cached_file *cf, const struct pm_file_write_req *req)
+{
+	uint32_t flags = MS_WRITE_SYNC;
+	int err;
+
 	if (req->flags & PM_FILE_DATASYNC)
 		flags |= MS_WRITE_DATASYNC;
 	err = file_flush(m, cf, flags);
@@ -582,17 +618,23 @@ int file_write(struct memory *m, const struct pm_file_write_req *req, const void
 {
 	struct ms_file_state state = { 0 };
 	struct cached_file *cf = NULL;
-	int err = req->nr_pages ? file_wait_room(m, req->nr_pages) : 0;
+	int err = req->nr_pages ? file_take_room(m, req->nr_pages) : 0;
 
 	*out = (struct pm_file_state){ 0 };
-	if (!err)
-		err = live_begin(m, &req->file, &state, &cf);
+	if (err)
+		return err;
+	err = live_begin(m, &req->file, &state, &cf);
 	if (!err && !cf)
 		out->node = state.node;
-	if (!cf)
-		return err;
-	err = write_live(m, cf, req, data, out);
-	live_end(m, cf, out);
+	if (cf)
+		err = write_live(m, cf, req, data, out);
+	/* Its pages are dirty by now, or will not be. */
+	if (req->nr_pages)
+		file_give_room(m, req->nr_pages);
+	if (!err && cf && req->flags & PM_FILE_SYNC)
+		err = sync_live(m, cf, req);
+	if (cf)
+		live_end(m, cf, out);
 	return err;
 }
 
@@ -669,19 +711,25 @@ static int send_change(struct memory *m, struct cached_file *cf,
 	return ret;
 }
 
-/* A truncation that makes the file longer is a size and no more: storage hears of it later. */
-static bool extend_locked(struct memory *m, struct cached_file *cf,
-			  const struct pm_file_change_req *req)
+static bool is_longer(struct memory *m, const struct cached_file *cf, uint64_t size)
 {
 	bool longer;
 
-	assert_mutex_held(&cf->live->change);
 	spin_lock(&m->page_cache.lock);
-	longer = req->off >= cf->size;
+	longer = size >= cf->size;
 	spin_unlock(&m->page_cache.lock);
-	if (longer)
-		grow(m, cf, req->off, req->mtime_s, req->mtime_ns);
 	return longer;
+}
+
+/* A truncation that makes the file longer is a size and no more: storage hears of it later. */
+static int extend_locked(struct memory *m, struct cached_file *cf,
+			 const struct pm_file_change_req *req)
+{
+	assert_mutex_held(&cf->live->change);
+	if (!size_is_possible(m, cf, req->off))
+		return -EFBIG;
+	grow(m, cf, req->off, req->mtime_s, req->mtime_ns);
+	return 0;
 }
 
 /* Both mutexes are held. */
@@ -694,8 +742,8 @@ static int change_locked(struct memory *m, struct cached_file *cf,
 	assert_mutex_held(&cf->live->change);
 	if (!cf->live->epoch)
 		return -ESTALE;
-	if (req->op == PROTO_FILE_TRUNCATE && extend_locked(m, cf, req))
-		return 0;
+	if (req->op == PROTO_FILE_TRUNCATE && is_longer(m, cf, req->off))
+		return extend_locked(m, cf, req);
 	/*
 	 * A truncation needs nothing of what is behind its end; the other changes move bytes or
 	 * make holes, and storage is to have all bytes first.
@@ -739,7 +787,8 @@ static int append_locked(struct memory *m, struct cached_file *cf,
 	spin_lock(&m->page_cache.lock);
 	out->pos = cf->size;
 	spin_unlock(&m->page_cache.lock);
-	if (req->len > INT64_MAX - out->pos)
+	if (out->pos > INT64_MAX || req->len > INT64_MAX - out->pos ||
+	    !size_is_possible(m, cf, out->pos + req->len))
 		return -EFBIG;
 	grow(m, cf, out->pos + req->len, req->mtime_s, req->mtime_ns);
 	return 0;

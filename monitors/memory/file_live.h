@@ -36,6 +36,7 @@ struct file_live {              /* made with the first claim, ends with the file
 	uint64_t epoch;     /* of the claim; 0: the file is not claimed */
 	uint64_t had;       /* the epoch before, to be shown to storage when it is claimed again */
 	uint64_t disk_size; /* bytes, as storage knows */
+	uint64_t max_size;  /* bytes that the file system has room for in one file */
 	uint64_t changes;   /* of this epoch; 0: the version is storage's */
 	uint32_t errors;    /* losses of data */
 	bool size_dirty;    /* storage has not had our size or mtime */
@@ -91,10 +92,12 @@ void file_mark_dirty(struct memory *m, struct cached_file *cf, struct mpage *pag
 /* There is something to send though no page is dirty. */
 void file_mark_size_dirty(struct memory *m, struct cached_file *cf);
 /*
- * Wait until @nr more pages may be dirty. -EINTR; -EHOSTDOWN: storage has taken none for as long as
- * it may be away.
+ * Wait until @nr more pages may be dirty, which are the caller's then. -EINTR; -EHOSTDOWN: storage
+ * has taken none for as long as it may be away.
  */
-int file_wait_room(struct memory *m, uint32_t nr) __must_check;
+int file_take_room(struct memory *m, uint32_t nr) __must_check;
+/* Of that, what the caller does not need, or has used. */
+void file_give_room(struct memory *m, uint32_t nr);
 /*
  * Send all pages that are dirty now; @flags of MS_WRITE. The flush mutex is held. The first error
  * of storage, which has been counted; -EHOSTDOWN: storage is away, the pages are dirty still.

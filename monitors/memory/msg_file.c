@@ -15,7 +15,7 @@ static int reply_state(const struct msg *msg, int err, const struct pm_file_stat
 	struct pm_file_state_wire w;
 
 	/* Storage was away for too long; -EHOSTDOWN would say that this node is gone. */
-	if (err == -EHOSTDOWN)
+	if (err == -EHOSTDOWN || err == -ESHUTDOWN)
 		return -EIO;
 	if (err)
 		return err;

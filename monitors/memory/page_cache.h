@@ -70,6 +70,7 @@ struct page_cache {
 	uint64_t dirty_max;                          /* const: pages that may be dirty */
 	uint64_t claims_max;                         /* const: files that stay claimed unused */
 	uint64_t nr_dirty __guarded_by(&lock);       /* pages with a reference for that */
+	uint64_t nr_room __guarded_by(&lock);        /* pages that requests may make dirty */
 	struct list_head dirty __guarded_by(&lock);  /* file_live.dirty_link, oldest first */
 	struct list_head claims __guarded_by(&lock); /* file_live.claim_link, least used first */
 	uint64_t nr_claims __guarded_by(&lock);

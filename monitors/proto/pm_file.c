@@ -39,7 +39,7 @@ CODEC_FIXED(pm_file_state, PM_FILE_STATE, state_is_valid)
 
 static bool page_record_is_valid(const struct pm_file_page *p)
 {
-	return p->pgoff <= (uint64_t)INT64_MAX >> PAGE_SHIFT && p->bytes && p->bytes <= PAGE_SIZE &&
+	return p->pgoff < (uint64_t)INT64_MAX >> PAGE_SHIFT && p->bytes && p->bytes <= PAGE_SIZE &&
 	       p->first <= PAGE_SIZE - p->bytes;
 }
 

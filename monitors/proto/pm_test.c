@@ -225,7 +225,8 @@ FIXED_SAMPLE(ms_file_state, { .epoch = 8,
 			      .version = 9,
 			      .mtime_s = -5,
 			      .mtime_ns = 999999999,
-			      .node = 11 })
+			      .node = 11,
+			      .max_size = 1ull << 44 })
 FIXED_SAMPLE(ms_write_req, { .file = { 77, 3, 21 },
 			     .epoch = 8,
 			     .pgoff = 1,
@@ -643,6 +644,7 @@ static const struct rejection {
 	{ "pm_file_write_req", 40, 4, 33 },
 	{ "pm_file_write_req", 44, 4, 1 },
 	{ "pm_file_write_req", 48, 8, 1ull << 52 },
+	{ "pm_file_write_req", 48, 8, INT64_MAX >> PAGE_SHIFT }, /* ends behind INT64_MAX */
 	{ "pm_file_write_req", 48, 8, 3 }, /* not before the next one */
 	{ "pm_file_write_req", 56, 2, 1 }, /* beyond the page */
 	{ "pm_file_write_req", 58, 2, 0 },
@@ -664,6 +666,7 @@ static const struct rejection {
 	{ "ms_file_state", 8, 8, 1ull << 63 },
 	{ "ms_file_state", 32, 4, 1000000000 },
 	{ "ms_file_state", 36, 4, 0 },
+	{ "ms_file_state", 40, 8, 1ull << 63 },
 	{ "ms_write_req", 12, 4, 0 },
 	{ "ms_write_req", 16, 8, 0 },
 	{ "ms_write_req", 24, 8, 2 }, /* behind the end */

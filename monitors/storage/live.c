@@ -25,7 +25,9 @@ static void tell_state(const struct storage *st, struct fs_inode *in, uint64_t e
 		       struct ms_file_state *out)
 {
 	struct proto_attr attr;
+	struct fs_stat stat;
 
+	fs_inode_stat(in, &stat);
 	storage_attr(st, in, &attr);
 	*out = (struct ms_file_state){
 		.epoch = epoch,
@@ -34,6 +36,7 @@ static void tell_state(const struct storage *st, struct fs_inode *in, uint64_t e
 		.mtime_s = attr.mtime_s,
 		.mtime_ns = attr.mtime_ns,
 		.node = node,
+		.max_size = stat.max_size,
 	};
 }
 

@@ -11,9 +11,10 @@
 
 #include "storage.h"
 
-#define NODE 5u
-#define INO  12u
-#define CAP  (16 * PAGE_SIZE)
+#define NODE    5u
+#define INO     12u
+#define TOY_MAX (1ull << 40)
+#define CAP     (16 * PAGE_SIZE)
 
 static const struct proto_file file = { INO, 1, NODE };
 static const struct storage_peer m0 = { 11, 1 }, m1 = { 12, 1 };
@@ -43,7 +44,12 @@ static void toy_put(struct fs_inode *in)
 static void toy_stat(const struct fs_inode *in, struct fs_stat *out)
 {
 	*out = (struct fs_stat){
-		.ino = INO, .gen = 1, .size = toy.size, .version = toy.version, .mtime = toy.mtime
+		.ino = INO,
+		.gen = 1,
+		.size = toy.size,
+		.max_size = TOY_MAX,
+		.version = toy.version,
+		.mtime = toy.mtime,
 	};
 }
 

@@ -91,9 +91,12 @@ static struct node *new_node(struct memfs *m, uint32_t mode, const struct fs_cha
 	n->in.ops = &ops;
 	n->in.fs = &m->fs;
 	list_init(&n->entries);
-	n->st = (struct fs_stat){
-		.ino = m->next_ino++, .gen = 7, .mode = mode, .nlink = 1, .blksize = 4096
-	};
+	n->st = (struct fs_stat){ .ino = m->next_ino++,
+				  .gen = 7,
+				  .mode = mode,
+				  .nlink = 1,
+				  .blksize = 4096,
+				  .max_size = INT64_MAX };
 	if (ch) {
 		n->st.uid = ch->uid;
 		n->st.gid = ch->gid;

@@ -31,8 +31,9 @@ struct fs_stat {
 	uint32_t blksize;
 	uint32_t attrs; /* STATX_ATTR_* */
 	uint64_t size;
-	uint64_t blocks;  /* of 512 bytes */
-	uint64_t version; /* i_version: rises with every change of the inode or its data */
+	uint64_t max_size; /* that a regular file may have; only where it can be changed */
+	uint64_t blocks;   /* of 512 bytes */
+	uint64_t version;  /* i_version: rises with every change of the inode or its data */
 	struct fs_time atime;
 	struct fs_time mtime;
 	struct fs_time ctime;

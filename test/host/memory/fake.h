@@ -38,6 +38,7 @@ struct fake_disk {
 	uint64_t epoch;
 	uint64_t writes, syncs; /* MS_WRITE served, and those with the flag */
 	int error;              /* MS_WRITE and MS_CHANGE end with it */
+	uint64_t max_size;      /* bytes; 0: no limit but the fake's */
 	bool removed;           /* the file has no name and no inode any more */
 };
 #define FAKE_DISK_MAX (4u << 20) /* bytes of such a file */

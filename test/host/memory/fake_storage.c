@@ -50,7 +50,8 @@ static int reply_state(struct fake *f, const struct proto_file *file, void *repl
 	const struct ms_file_state state = { .epoch = d->epoch,
 					     .size = f->files[file->ino - 1].size,
 					     .version = f->files[file->ino - 1].version,
-					     .node = d->node };
+					     .node = d->node,
+					     .max_size = d->max_size ? d->max_size : INT64_MAX };
 
 	ms_file_state_encode(&state, reply);
 	return sizeof(struct ms_file_state_wire);
@@ -101,6 +102,8 @@ static int serve_write(struct fake *f, uint32_t from, const void *body, uint32_t
 	d = &f->disks[req.file.ino - 1];
 	if (d->error)
 		return d->error;
+	if (d->max_size && req.size > d->max_size)
+		return -EFBIG;
 	if (req.size > FAKE_DISK_MAX)
 		return -ENOSPC;
 	if (req.size < f->files[req.file.ino - 1].size)

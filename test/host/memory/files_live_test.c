@@ -206,6 +206,13 @@ static void writer_thread(void *arg)
 	__atomic_store_n(&s->ret, ret, __ATOMIC_RELEASE);
 }
 
+static void one_write_thread(void *arg)
+{
+	struct syncer *s = arg;
+
+	__atomic_store_n(&s->ret, write_at(s->f, 0, 0, text, sizeof(text), 0), __ATOMIC_RELEASE);
+}
+
 static void writers_wait_at_the_limit(struct ktest *t)
 {
 	struct syncer s;
@@ -353,6 +360,82 @@ static void storage_that_is_away_loses_nothing(struct ktest *t)
 	EXPECT_EQ(t, memcmp(f.disks[0].bytes, "bytes", 5), 0);
 	EXPECT_EQ(t, sync_file(&f), 0);
 	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* A storage node that ends in order has said nothing about the pages. */
+static void an_end_of_storage_loses_nothing(struct ktest *t)
+{
+	static const int answers[] = { -ESHUTDOWN, -ETIMEDOUT, -EAGAIN, -ENODEV, -ENOBUFS };
+	struct fake f;
+
+	start(&f, 1, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+		ASSERT_EQ(t, write_at(&f, 0, i, "x", 1, 0), 0);
+		f.fail_opcode = MS_WRITE;
+		f.fail_error = answers[i];
+		EXPECT_FALSE(t, file_write_behind(&f.mem[0], true));
+		EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 1);
+		f.fail_opcode = 0;
+		EXPECT_EQ(t, sync_file(&f), 0);
+		EXPECT_EQ(t, state.errors, 0);
+		EXPECT_EQ(t, f.disks[0].bytes[i], 'x');
+	}
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Storage would refuse each write of a file that is too long, and the bytes of others with it. */
+static void no_file_is_longer_than_may_be(struct ktest *t)
+{
+	const uint64_t max = 1u << 20;
+	struct fake f;
+
+	start(&f, 1, 0);
+	f.disks[0].max_size = max;
+	ASSERT_EQ(t, write_at(&f, 0, 0, "bytes", 5, 0), 0);
+	EXPECT_EQ(t, write_at(&f, 0, max - 1, "xy", 2, 0), -EFBIG);
+	EXPECT_EQ(t, write_at(&f, 0, INT64_MAX - 2 * PAGE_SIZE, "x", 1, 0), -EFBIG);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, max + 1, 0), -EFBIG);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_APPEND, 0, max - 4), -EFBIG);
+	ASSERT_EQ(t, open_at(&f, 0), 0);
+	EXPECT_EQ(t, state.size, 5u);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_room, 0);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes, "bytes", 5), 0);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, max, 0), 0);
+	EXPECT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Room for dirty pages is taken before a request waits for anything else. */
+static void room_is_taken_by_one(struct ktest *t)
+{
+	struct page_cache *pc;
+	struct thread *th;
+	struct syncer s;
+	struct fake f;
+
+	start(&f, 1, 0);
+	fill_text();
+	pc = &f.mem[0].page_cache;
+	pc->dirty_max = 64;
+	ASSERT_EQ(t, file_take_room(&f.mem[0], 32), 0);
+	ASSERT_EQ(t, file_take_room(&f.mem[0], 32), 0);
+	s = (struct syncer){ &f, 1 };
+	th = thread_create("writer", one_write_thread, &s);
+	ASSERT_FALSE(t, IS_ERR(th));
+	thread_sleep_ns(20 * 1000 * 1000);
+	EXPECT_EQ(t, __atomic_load_n(&s.ret, __ATOMIC_ACQUIRE), 1);
+	EXPECT_EQ(t, f.nr_calls, 0); /* it has not got as far as the claim */
+	file_give_room(&f.mem[0], 32);
+	thread_join(th);
+	EXPECT_EQ(t, s.ret, 0);
+	EXPECT_EQ(t, pc->nr_dirty, 32);
+	EXPECT_EQ(t, pc->nr_room, 32);
+	file_give_room(&f.mem[0], 32);
+	ASSERT_EQ(t, sync_file(&f), 0);
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
@@ -532,6 +615,9 @@ static const struct ktest_case cases[] = {
 	KTEST(stores_into_mappings_stay_inside),
 	KTEST(what_storage_refuses_is_counted_once),
 	KTEST(storage_that_is_away_loses_nothing),
+	KTEST(an_end_of_storage_loses_nothing),
+	KTEST(no_file_is_longer_than_may_be),
+	KTEST(room_is_taken_by_one),
 	KTEST(claims_are_made_again),
 	KTEST(one_node_has_the_claim),
 	KTEST(a_fenced_node_writes_nothing),

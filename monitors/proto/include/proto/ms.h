@@ -58,9 +58,10 @@ struct ms_file_state_wire {
 	le64_t version;
 	le64_t mtime_s;
 	le32_t mtime_ns;
-	le32_t node; /* MS_CLAIM: who has the file; unless it is the sender, all else is 0 */
+	le32_t node;     /* MS_CLAIM: who has the file; unless it is the sender, all else is 0 */
+	le64_t max_size; /* bytes: the file system has no room for more in one file */
 };
-static_assert(sizeof(struct ms_file_state_wire) == 40, "ms_file_state is ABI");
+static_assert(sizeof(struct ms_file_state_wire) == 48, "ms_file_state is ABI");
 
 #define MS_WRITE_MAX_PAGES 32
 
@@ -156,6 +157,7 @@ struct ms_file_state {
 	int64_t mtime_s;
 	uint32_t mtime_ns;
 	uint32_t node;
+	uint64_t max_size;
 };
 
 void ms_file_state_encode(const struct ms_file_state *rep, struct ms_file_state_wire *w);
