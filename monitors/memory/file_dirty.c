@@ -368,13 +368,13 @@ static int flush_quietly(struct memory *m, struct cached_file *cf)
 }
 
 /* Files are taken in the order of their numbers, so it ends however much is written meanwhile. */
-int file_flush_all(struct memory *m)
+int file_flush_all(struct memory *m, uint32_t node)
 {
 	struct cached_file *cf = cached_file_next_dirty(m, NULL), *next;
 	int err, first = 0;
 
 	while (cf) {
-		err = flush_quietly(m, cf);
+		err = !node || cf->file.node == node ? flush_quietly(m, cf) : 0;
 		if (!first)
 			first = err;
 		next = err == -EINTR ? NULL : cached_file_next_dirty(m, &cf->file);

@@ -618,9 +618,12 @@ int file_write(struct memory *m, const struct pm_file_write_req *req, const void
 {
 	struct ms_file_state state = { 0 };
 	struct cached_file *cf = NULL;
-	int err = req->nr_pages ? file_take_room(m, req->nr_pages) : 0;
+	int err;
 
 	*out = (struct pm_file_state){ 0 };
+	if (req->flags & PM_FILE_EVERY)
+		return file_flush_all(m, req->file.node);
+	err = req->nr_pages ? file_take_room(m, req->nr_pages) : 0;
 	if (err)
 		return err;
 	err = live_begin(m, &req->file, &state, &cf);
@@ -794,27 +797,75 @@ static int append_locked(struct memory *m, struct cached_file *cf,
 	return 0;
 }
 
+static bool is_all_at_storage(struct memory *m, struct cached_file *cf)
+{
+	bool all;
+
+	spin_lock(&m->page_cache.lock);
+	all = !cf->live->nr_dirty && !cf->live->size_dirty;
+	spin_unlock(&m->page_cache.lock);
+	return all;
+}
+
+/* Storage knows the holes, once it has all bytes. Both mutexes are held. */
+static int seek_locked(struct memory *m, struct cached_file *cf,
+		       const struct pm_file_change_req *req, struct pm_file_state *out)
+{
+	struct ms_file_state state;
+	int err = 0;
+
+	assert_mutex_held(&cf->live->change);
+	if (!cf->live->epoch)
+		return -ESTALE;
+	if (!is_all_at_storage(m, cf))
+		err = file_flush_locked(m, cf, 0);
+	if (!err)
+		err = send_change(m, cf, req, &state);
+	if (err == -ENOENT)
+		err = -ESTALE;
+	if (!err)
+		out->pos = state.pos;
+	return err;
+}
+
+static bool is_seek(uint32_t op)
+{
+	return op == PROTO_FILE_SEEK_DATA || op == PROTO_FILE_SEEK_HOLE;
+}
+
+/* A request that needs the change mutex only, and no message. */
+static int change_here(struct memory *m, struct cached_file *cf,
+		       const struct pm_file_change_req *req, struct pm_file_state *out)
+{
+	int err = mutex_lock_killable(&cf->live->change);
+
+	if (err)
+		return err;
+	change_begin(m, cf, out);
+	if (req->op == PROTO_FILE_APPEND)
+		err = append_locked(m, cf, req, out);
+	else if (!cf->live->epoch)
+		err = -ESTALE;
+	else /* storage may have had an older time from us meanwhile: it gets this one again */
+		grow(m, cf, 0, req->mtime_s, req->mtime_ns);
+	change_end(m, cf, out);
+	mutex_unlock(&cf->live->change);
+	return err;
+}
+
 static int change_live(struct memory *m, struct cached_file *cf,
 		       const struct pm_file_change_req *req, struct pm_file_state *out)
 {
 	int err;
 
-	if (req->op == PROTO_FILE_APPEND) {
-		err = mutex_lock_killable(&cf->live->change);
-		if (err)
-			return err;
-		change_begin(m, cf, out);
-		err = append_locked(m, cf, req, out);
-		change_end(m, cf, out);
-		mutex_unlock(&cf->live->change);
-		return err;
-	}
+	if (req->op == PROTO_FILE_APPEND || req->op == PROTO_FILE_TIME)
+		return change_here(m, cf, req, out);
 	err = mutex_lock_killable(&cf->live->flush);
 	if (err)
 		return err;
 	mutex_lock(&cf->live->change);
 	change_begin(m, cf, out);
-	err = change_locked(m, cf, req);
+	err = is_seek(req->op) ? seek_locked(m, cf, req, out) : change_locked(m, cf, req);
 	change_end(m, cf, out);
 	mutex_unlock(&cf->live->change);
 	mutex_unlock(&cf->live->flush);

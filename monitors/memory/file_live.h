@@ -76,7 +76,7 @@ bool file_write_behind(struct memory *m, bool all);
  * Storage gets all that is dirty now; the disk perhaps not yet. The first error; the other files
  * are sent all the same.
  */
-int file_flush_all(struct memory *m) __must_check;
+int file_flush_all(struct memory *m, uint32_t node) __must_check;
 /*
  * Storage node @node lives again, as @incarn: claim what this node had there, then say so.
  * -EHOSTDOWN: it has died again; -ENOMEM.

@@ -185,7 +185,7 @@ static const struct cluster_ops cluster_ops = {
 /* The launcher ends processors before this node, and storage nodes after it. */
 static void shut_down(void)
 {
-	const int err = file_flush_all(&memory_node);
+	const int err = file_flush_all(&memory_node, 0);
 
 	if (err)
 		ctl_error("written files did not all reach their disk: error %d", err);

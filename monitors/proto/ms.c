@@ -46,7 +46,7 @@ CODEC_FIXED(ms_claim_req, MS_CLAIM_REQ, claim_req_is_valid)
 
 #define MS_FILE_STATE(F)                                                                 \
 	F(u64, epoch), F(u64, size), F(u64, version), F(s64, mtime_s), F(u32, mtime_ns), \
-		F(node, node), F(u64, max_size)
+		F(node, node), F(u64, max_size), F(u64, pos)
 
 /* Either the claim is the asker's, or only the node that has it is told. */
 static bool file_state_is_valid(const struct ms_file_state *r)
@@ -54,8 +54,10 @@ static bool file_state_is_valid(const struct ms_file_state *r)
 	if (!r->node)
 		return false;
 	if (!r->epoch)
-		return !r->size && !r->version && !r->mtime_s && !r->mtime_ns && !r->max_size;
-	return r->size <= INT64_MAX && r->max_size <= INT64_MAX && time_is_valid(r->mtime_ns);
+		return !r->size && !r->version && !r->mtime_s && !r->mtime_ns && !r->max_size &&
+		       !r->pos;
+	return r->size <= INT64_MAX && r->max_size <= INT64_MAX && r->pos <= r->size &&
+	       time_is_valid(r->mtime_ns);
 }
 
 CODEC_FIXED(ms_file_state, MS_FILE_STATE, file_state_is_valid)
@@ -88,7 +90,7 @@ CODEC_FIXED(ms_write_req, MS_WRITE_REQ, write_req_is_valid)
 
 static bool change_req_is_valid(const struct ms_change_req *r)
 {
-	return r->file.node && r->op != PROTO_FILE_APPEND &&
+	return r->file.node && r->op != PROTO_FILE_APPEND && r->op != PROTO_FILE_TIME &&
 	       file_op_is_valid(r->op, r->off, r->len) && time_is_valid(r->mtime_ns) &&
 	       change_id_is_valid(r->client, r->seq);
 }

@@ -55,7 +55,11 @@ static inline bool file_op_is_valid(uint32_t op, uint64_t off, uint64_t len)
 		return false;
 	switch (op) {
 	case PROTO_FILE_TRUNCATE:
+	case PROTO_FILE_SEEK_DATA:
+	case PROTO_FILE_SEEK_HOLE:
 		return !len;
+	case PROTO_FILE_TIME:
+		return !off && !len;
 	case PROTO_FILE_APPEND:
 		return !off && len;
 	default:

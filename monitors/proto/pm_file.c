@@ -59,6 +59,9 @@ static bool write_req_is_valid(const struct pm_file_write_req *r)
 		return false;
 	if (r->flags & PM_FILE_INSIDE && (r->size || !r->nr_pages))
 		return false;
+	if (r->flags & PM_FILE_EVERY)
+		return r->file.node && r->flags == PM_FILE_EVERY && !r->size && !r->nr_pages &&
+		       time_is_valid(r->mtime_ns);
 	return r->file.node && r->size <= INT64_MAX && time_is_valid(r->mtime_ns) &&
 	       (r->nr_pages || sync) && r->nr_pages <= PM_FILE_WRITE_MAX;
 }

@@ -226,7 +226,8 @@ FIXED_SAMPLE(ms_file_state, { .epoch = 8,
 			      .mtime_s = -5,
 			      .mtime_ns = 999999999,
 			      .node = 11,
-			      .max_size = 1ull << 44 })
+			      .max_size = 1ull << 44,
+			      .pos = 4097 })
 FIXED_SAMPLE(ms_write_req, { .file = { 77, 3, 21 },
 			     .epoch = 8,
 			     .pgoff = 1,
@@ -638,7 +639,8 @@ static const struct rejection {
 	{ "pm_file_write_req", 12, 4, 0 },
 	{ "pm_file_write_req", 16, 8, 1ull << 63 },
 	{ "pm_file_write_req", 32, 4, 1000000000 },
-	{ "pm_file_write_req", 36, 4, 8 },              /* flags */
+	{ "pm_file_write_req", 36, 4, 16 },             /* flags */
+	{ "pm_file_write_req", 36, 4, PM_FILE_EVERY },  /* with pages */
 	{ "pm_file_write_req", 36, 4, PM_FILE_INSIDE }, /* with a size */
 	{ "pm_file_write_req", 36, 4, PM_FILE_DATASYNC },
 	{ "pm_file_write_req", 40, 4, 33 },
@@ -653,8 +655,10 @@ static const struct rejection {
 	{ "pm_file_change_req", 12, 4, 0 },
 	{ "pm_file_change_req", 16, 4, 0 },
 	{ "pm_file_change_req", 16, 4, PROTO_FILE_OPS },
-	{ "pm_file_change_req", 16, 4, PROTO_FILE_TRUNCATE }, /* with a length */
-	{ "pm_file_change_req", 16, 4, PROTO_FILE_APPEND },   /* at an offset */
+	{ "pm_file_change_req", 16, 4, PROTO_FILE_TRUNCATE },  /* with a length */
+	{ "pm_file_change_req", 16, 4, PROTO_FILE_APPEND },    /* at an offset */
+	{ "pm_file_change_req", 16, 4, PROTO_FILE_SEEK_HOLE }, /* with a length */
+	{ "pm_file_change_req", 16, 4, PROTO_FILE_TIME },
 	{ "pm_file_change_req", 20, 4, 1 },
 	{ "pm_file_change_req", 24, 8, INT64_MAX - 4095 }, /* overflow */
 	{ "pm_file_change_req", 32, 8, 0 },
@@ -681,6 +685,8 @@ static const struct rejection {
 	{ "ms_change_req", 12, 4, 0 },
 	{ "ms_change_req", 16, 8, 0 },
 	{ "ms_change_req", 24, 4, PROTO_FILE_APPEND },
+	{ "ms_change_req", 24, 4, PROTO_FILE_TIME },
+	{ "ms_file_state", 40, 8, 4098 }, /* behind the end */
 	{ "ms_change_req", 28, 4, 1 },
 	{ "ms_change_req", 40, 8, INT64_MAX },
 	{ "ms_change_req", 56, 4, 1000000000 },

@@ -181,11 +181,23 @@ static int change_in(struct storage *st, struct fs_inode *in, const struct stora
 	return mode < 0 ? mode : fs_fallocate(in, (uint32_t)mode, req->off, req->len, &ch);
 }
 
+/* *@pos: the first byte from req->off on that is data, or a hole. -ENXIO: there is none. */
+static int seek_in(struct fs_inode *in, const struct ms_change_req *req, uint64_t *pos)
+{
+	const int64_t at =
+		fs_seek(in, req->off, req->op == PROTO_FILE_SEEK_DATA ? SEEK_DATA : SEEK_HOLE);
+
+	*pos = at < 0 ? 0 : (uint64_t)at;
+	return at < 0 ? (int)at : 0;
+}
+
 int storage_file_change(struct storage *st, const struct storage_peer *who,
 			const struct ms_change_req *req, struct ms_file_state *out)
 {
+	const bool seek = req->op == PROTO_FILE_SEEK_DATA || req->op == PROTO_FILE_SEEK_HOLE;
 	struct fs_inode *in = storage_file_get(st, &req->file);
 	struct claim *claim;
+	uint64_t pos = 0;
 	int err;
 
 	if (IS_ERR(in))
@@ -193,11 +205,13 @@ int storage_file_change(struct storage *st, const struct storage_peer *who,
 	err = claim_begin(&st->claims, &req->file, who, req->epoch, &claim);
 	if (err)
 		goto out_put;
-	err = change_in(st, in, who, req);
-	if (!err && st->stable)
+	err = seek ? seek_in(in, req, &pos) : change_in(st, in, who, req);
+	if (!err && !seek && st->stable)
 		err = fs_fsync(in, false);
-	if (!err)
+	if (!err) {
 		tell_state(st, in, req->epoch, who->node, out);
+		out->pos = MIN(pos, out->size);
+	}
 	claim_end(&st->claims, claim);
 out_put:
 	fs_inode_put(in);

@@ -93,6 +93,16 @@ static int toy_fallocate(struct fs_inode *in, uint32_t mode, uint64_t off, uint6
 	return 0;
 }
 
+/* Everything behind the first page is a hole. */
+static int64_t toy_seek(struct fs_inode *in, uint64_t off, int whence)
+{
+	if (off >= toy.size)
+		return -ENXIO;
+	if (whence == SEEK_DATA)
+		return off < PAGE_SIZE ? (int64_t)off : -ENXIO;
+	return (int64_t)MIN(MAX(off, (uint64_t)PAGE_SIZE), toy.size);
+}
+
 static int toy_fsync(struct fs_inode *in, bool datasync)
 {
 	toy.syncs += datasync ? 100 : 1;
@@ -114,6 +124,7 @@ static const struct fs_ops toy_ops = {
 	.inode_get = toy_get,
 	.inode_put = toy_put,
 	.stat = toy_stat,
+	.seek = toy_seek,
 };
 
 static const struct fs_write_ops toy_changes = {

@@ -121,6 +121,34 @@ static int serve_write(struct fake *f, uint32_t from, const void *body, uint32_t
 	return reply_state(f, &req.file, reply);
 }
 
+/* Pages of zeroes are holes. */
+static int64_t seek_disk(const struct fake_disk *d, uint64_t size, uint64_t off, bool data)
+{
+	static const uint8_t zeroes[PAGE_SIZE];
+
+	if (off >= size)
+		return -ENXIO;
+	for (uint64_t at = off & ~(uint64_t)PAGE_MASK_LOW; at < size; at += PAGE_SIZE) {
+		if (!memcmp(d->bytes + at, zeroes, PAGE_SIZE) != data)
+			return (int64_t)MAX(at, off);
+	}
+	return data ? -ENXIO : (int64_t)size;
+}
+
+static int serve_seek(struct fake *f, const struct ms_change_req *req, void *reply)
+{
+	const struct fake_file *file = &f->files[req->file.ino - 1];
+	const int64_t at = seek_disk(&f->disks[req->file.ino - 1], file->size, req->off,
+				     req->op == PROTO_FILE_SEEK_DATA);
+	struct ms_file_state_wire *w = reply;
+
+	if (at < 0)
+		return (int)at;
+	(void)reply_state(f, &req->file, reply);
+	w->pos = cpu_to_le64((uint64_t)at);
+	return sizeof(*w);
+}
+
 static int serve_change(struct fake *f, uint32_t from, const void *body, uint32_t len, void *reply)
 {
 	struct ms_change_req req;
@@ -136,6 +164,8 @@ static int serve_change(struct fake *f, uint32_t from, const void *body, uint32_
 	file = &f->files[req.file.ino - 1];
 	if (d->error)
 		return d->error;
+	if (req.op == PROTO_FILE_SEEK_DATA || req.op == PROTO_FILE_SEEK_HOLE)
+		return serve_seek(f, &req, reply);
 	if (req.op == PROTO_FILE_TRUNCATE)
 		set_size(f, req.file.ino, req.off);
 	else if (req.op == PROTO_FILE_PUNCH && req.off < file->size)

@@ -319,6 +319,37 @@ static void stores_into_mappings_stay_inside(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* Dirty pages are data: storage has them before it is asked. */
+static void holes_are_storages(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 0);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, 8 * PAGE_SIZE, 0), 0);
+	ASSERT_EQ(t, write_at(&f, 0, 3 * PAGE_SIZE, "data", 4, 0), 0);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_SEEK_DATA, 0, 0), 0);
+	EXPECT_EQ(t, state.pos, 3 * PAGE_SIZE);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 0);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_SEEK_HOLE, 3 * PAGE_SIZE, 0), 0);
+	EXPECT_EQ(t, state.pos, 4 * PAGE_SIZE);
+	EXPECT_EQ(t, state.before, state.version);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_SEEK_DATA, 4 * PAGE_SIZE, 0), -ENXIO);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_SEEK_HOLE, 8 * PAGE_SIZE, 0), -ENXIO);
+	EXPECT_EQ(t, f.disks[0].writes, 1);
+	/* One that says the time: storage gets it with what comes next. */
+	EXPECT_EQ(t, change(&f, PROTO_FILE_TIME, 0, 0), 0);
+	EXPECT_EQ(t, state.size, 8 * PAGE_SIZE);
+	EXPECT_TRUE(t, file_write_behind(&f.mem[0], true));
+	EXPECT_EQ(t, f.disks[0].writes, 2);
+	/* All files of a storage node. */
+	ASSERT_EQ(t, write_at(&f, 0, 0, "x", 1, 0), 0);
+	EXPECT_EQ(t, file_flush_all(&f.mem[0], FAKE_STORAGE + 1), 0);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 1);
+	EXPECT_EQ(t, write_at(&f, 0, 0, NULL, 0, PM_FILE_EVERY), 0);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static void what_storage_refuses_is_counted_once(struct ktest *t)
 {
 	uint64_t version;
@@ -535,17 +566,17 @@ static void a_flush_of_all(struct ktest *t)
 	}
 	f.disks[1].node = 0;
 	f.disks[1].removed = true; /* no loss */
-	EXPECT_EQ(t, file_flush_all(&f.mem[0]), 0);
+	EXPECT_EQ(t, file_flush_all(&f.mem[0], 0), 0);
 	for (uint64_t ino = 1; ino <= 4; ino++)
 		EXPECT_EQ(t, f.disks[ino - 1].bytes[0], ino == 2 ? 0 : ino);
 	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 0);
-	EXPECT_EQ(t, file_flush_all(&f.mem[0]), 0);
+	EXPECT_EQ(t, file_flush_all(&f.mem[0], 0), 0);
 	for (uint64_t ino = 3; ino <= 4; ino++) {
 		f.disks[ino - 1].bytes[0] = 0;
 		ASSERT_EQ(t, write_name(&f, ino), 0);
 	}
 	f.disks[2].error = -EIO;
-	EXPECT_EQ(t, file_flush_all(&f.mem[0]), -EIO);
+	EXPECT_EQ(t, file_flush_all(&f.mem[0], 0), -EIO);
 	EXPECT_EQ(t, f.disks[3].bytes[0], 4);
 	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 0);
 	EXPECT_TRUE(t, fake_stop(&f));
@@ -613,6 +644,7 @@ static const struct ktest_case cases[] = {
 	KTEST(truncation_both_ways),
 	KTEST(appends_get_their_own_bytes),
 	KTEST(stores_into_mappings_stay_inside),
+	KTEST(holes_are_storages),
 	KTEST(what_storage_refuses_is_counted_once),
 	KTEST(storage_that_is_away_loses_nothing),
 	KTEST(an_end_of_storage_loses_nothing),

@@ -60,8 +60,9 @@ struct ms_file_state_wire {
 	le32_t mtime_ns;
 	le32_t node;     /* MS_CLAIM: who has the file; unless it is the sender, all else is 0 */
 	le64_t max_size; /* bytes: the file system has no room for more in one file */
+	le64_t pos;      /* PROTO_FILE_SEEK_*: what was found, else 0 */
 };
-static_assert(sizeof(struct ms_file_state_wire) == 48, "ms_file_state is ABI");
+static_assert(sizeof(struct ms_file_state_wire) == 56, "ms_file_state is ABI");
 
 #define MS_WRITE_MAX_PAGES 32
 
@@ -91,7 +92,7 @@ static_assert(sizeof(struct ms_write_req_wire) == 80, "MS_WRITE is ABI");
 struct ms_change_req_wire {
 	struct proto_file_wire file;
 	le64_t epoch;
-	le32_t op; /* enum proto_file_op, but not PROTO_FILE_APPEND */
+	le32_t op; /* enum proto_file_op, but not PROTO_FILE_APPEND or PROTO_FILE_TIME */
 	le32_t reserved;
 	le64_t off;
 	le64_t len;
@@ -158,6 +159,7 @@ struct ms_file_state {
 	uint32_t mtime_ns;
 	uint32_t node;
 	uint64_t max_size;
+	uint64_t pos;
 };
 
 void ms_file_state_encode(const struct ms_file_state *rep, struct ms_file_state_wire *w);

@@ -594,7 +594,7 @@ struct pm_file_state_wire {
 	le64_t mtime_s;
 	le32_t mtime_ns;
 	le32_t errors; /* times that data of the file was lost; only to be compared */
-	le64_t pos;    /* PROTO_FILE_APPEND: where the bytes go, else 0 */
+	le64_t pos; /* PROTO_FILE_APPEND: where the bytes go; of a seek: what was found; else 0 */
 	/* 0; or the memory node that has the file's page cache: nothing was done, all else is 0 */
 	le32_t node;
 	le32_t reserved;
@@ -617,7 +617,9 @@ enum pm_file_write_flags {
 	PM_FILE_DATASYNC = 1 << 1, /* with PM_FILE_SYNC: and what is needed to read them, no more */
 	/* Pages that programs have stored into: what lies behind the end is not written. */
 	PM_FILE_INSIDE = 1 << 2,
-	PM_FILE_WRITE_ALL = 7,
+	/* Alone: storage gets what is dirty of all files of its node; the reply is empty. */
+	PM_FILE_EVERY = 1 << 3,
+	PM_FILE_WRITE_ALL = 15,
 };
 
 /* Header, then nr_pages page records, ascending; the bulk holds the pages, 4 KiB each. */
@@ -627,7 +629,7 @@ struct pm_file_write_req_wire {
 	le64_t mtime_s;
 	le32_t mtime_ns;
 	le32_t flags;    /* enum pm_file_write_flags */
-	le32_t nr_pages; /* 0 to PM_FILE_WRITE_MAX; 0 with PM_FILE_SYNC only */
+	le32_t nr_pages; /* 0 to PM_FILE_WRITE_MAX; 0 with PM_FILE_SYNC and PM_FILE_EVERY only */
 	le32_t reserved;
 };
 static_assert(sizeof(struct pm_file_write_req_wire) == 48, "PM_FILE_WRITE is ABI");

@@ -50,6 +50,9 @@ enum proto_file_op {
 	PROTO_FILE_ALLOCATE = 6,      /* it has its place; the size grows if need be */
 	PROTO_FILE_ALLOCATE_KEEP = 7, /* the same; the size stays */
 	PROTO_FILE_COLLAPSE = 8,      /* it goes, and what is behind it moves there */
+	PROTO_FILE_SEEK_DATA = 9,     /* the first byte from off on that is no hole */
+	PROTO_FILE_SEEK_HOLE = 10,    /* the first one of a hole; the end is one */
+	PROTO_FILE_TIME = 11,         /* only the mtime, which storage has */
 	PROTO_FILE_OPS,
 };
 
