@@ -647,8 +647,8 @@ static const struct rejection {
 	{ "pm_file_write_req", 44, 4, 1 },
 	{ "pm_file_write_req", 48, 8, 1ull << 52 },
 	{ "pm_file_write_req", 48, 8, INT64_MAX >> PAGE_SHIFT }, /* ends behind INT64_MAX */
-	{ "pm_file_write_req", 48, 8, 3 }, /* not before the next one */
-	{ "pm_file_write_req", 56, 2, 1 }, /* beyond the page */
+	{ "pm_file_write_req", 48, 8, 3 },                       /* not before the next one */
+	{ "pm_file_write_req", 56, 2, 1 },                       /* beyond the page */
 	{ "pm_file_write_req", 58, 2, 0 },
 	{ "pm_file_write_req", 58, 2, 4097 },
 	{ "pm_file_write_req", 60, 4, 1 },
@@ -686,7 +686,7 @@ static const struct rejection {
 	{ "ms_change_req", 16, 8, 0 },
 	{ "ms_change_req", 24, 4, PROTO_FILE_APPEND },
 	{ "ms_change_req", 24, 4, PROTO_FILE_TIME },
-	{ "ms_file_state", 40, 8, 4098 }, /* behind the end */
+	{ "ms_file_state", 48, 8, 4098 }, /* behind the end */
 	{ "ms_change_req", 28, 4, 1 },
 	{ "ms_change_req", 40, 8, INT64_MAX },
 	{ "ms_change_req", 56, 4, 1000000000 },

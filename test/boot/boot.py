@@ -265,8 +265,8 @@ class Running:
             raise
         return self
 
-    def close(self) -> None:
-        self.cluster.close()
+    def close(self, force: bool = False) -> None:
+        self.cluster.close(force=force)
         if self._held:
             self._held.close()
 

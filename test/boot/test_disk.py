@@ -229,3 +229,80 @@ def test_a_database(tmp_path):
         check = subprocess.run(["sqlite3", str(tmp_path / name), "pragma integrity_check"],
                                capture_output=True, text=True, check=True)  # fmt: skip
         assert check.stdout == "ok\n"
+
+
+def test_calls(tmp_path):
+    """Holes, times, synchronisation, files without a name, allocation: as on Linux."""
+    program = build_programs() / "glibc-static/diskcalls"
+    tree = image.Tree()
+    tree.files["/data/diskcalls"] = str(program)
+    disk = make_disk(tmp_path, tree)
+    there = tmp_path / "work"
+    there.mkdir()
+    cluster = up(disk, "disk-calls")
+    try:
+        got = cluster.run(["/data/diskcalls", "/work"])
+        assert (got.status, got.err) == (0, b""), got.err
+        if subprocess.run(["stat", "-fc", "%T", tmp_path], capture_output=True,
+                          text=True).stdout.strip() == "ext2/ext3":  # fmt: skip
+            assert got.out == on_host([str(program), str(there)]).out
+        got = cluster.run([BUSYBOX, "sh", "-c", "echo kept > /work/kept; /usr/bin/busybox sync"])
+        assert (got.status, got.err) == (0, b"")
+    finally:
+        cluster.close(force=True)
+    # The nodes were killed: what was synchronised is on the disk, by its journal.
+    subprocess.run(["e2fsck", "-fp", str(disk)], capture_output=True)
+    check_clean(disk)
+    assert debugfs(disk, "cat /work/kept") == "kept\n"
+
+
+# Objects are written to names of their own, linked or renamed, and mapped when they are read.
+REPOSITORY = r"""
+set -e
+b=/usr/bin/busybox
+cd "$1"
+git() { /usr/bin/git "$@"; }
+git init -q -b main repository
+cd repository
+i=0; while [ $i -lt 40 ]; do
+    $b mkdir -p d$((i % 5)); $b seq $i 400 > d$((i % 5))/f$i; i=$((i+1))
+done
+git add .; git commit -q -m one
+i=0; while [ $i -lt 40 ]; do echo more >> d$((i % 5))/f$i; i=$((i+3)); done
+git mv d0 moved; git commit -q -a -m two
+git checkout -q -b side HEAD~1; echo side > d1/side; git add d1; git commit -q -m three
+git checkout -q main
+git merge -q --no-edit side
+git fsck --full --strict; git log --oneline --stat | $b md5sum; git status --short
+git rev-parse HEAD^{tree}
+"""
+
+
+@pytest.mark.long
+def test_a_repository(tmp_path):
+    program = shutil.which("git")
+    if not program:
+        pytest.skip("git is not there")
+    tree = image.Tree()
+    tree.add_program(program)
+    disk = make_disk(tmp_path, tree)
+    there = tmp_path / "work"
+    there.mkdir()
+    env = ["HOME=/", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b",
+           "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b",
+           "GIT_AUTHOR_DATE=1000000000 +0000", "GIT_COMMITTER_DATE=1000000000 +0000"]  # fmt: skip
+    want = subprocess.run(["busybox", "sh", "-c", REPOSITORY, "sh", str(there)], check=True,
+                          capture_output=True, env={**os.environ, **dict(e.split("=", 1) for e in
+                                                                         env)})  # fmt: skip
+    cluster = up(disk, "disk-repository")
+    try:
+        got = cluster.run([BUSYBOX, "sh", "-c", REPOSITORY, "sh", "/work"], env=env)
+        assert got.status == 0, got.err
+        assert got.out == want.stdout
+    finally:
+        cluster.close()
+    assert not cluster.complaints()
+    check_clean(disk)
+    debugfs(disk, f"rdump /work/repository {tmp_path}")
+    subprocess.run(["git", "-c", "safe.directory=*", "fsck", "--full"],
+                   cwd=tmp_path / "repository", check=True)  # fmt: skip

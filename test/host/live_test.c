@@ -33,7 +33,7 @@ static struct {
 	uint8_t bytes[SIZE];
 	uint64_t size, version;
 	uint32_t errors, asked;
-	unsigned int writes, syncs, changes, opens;
+	unsigned int writes, syncs, changes, opens, seeks;
 	uint64_t before;
 	int fail; /* the next call ends with it */
 } node;
@@ -119,6 +119,14 @@ int file_node_change(const struct file_id *file, uint32_t *who, enum file_op op,
 	node.before = node.version;
 	if (node.fail)
 		return answer(who, out);
+	if (op == FILE_TIME)
+		return answer(who, out);
+	if (op == FILE_SEEK_DATA || op == FILE_SEEK_HOLE) {
+		node.seeks++;
+		err = answer(who, out);
+		out->pos = off;
+		return err;
+	}
 	if (op == FILE_APPEND) {
 		node.size += len;
 	} else if (op == FILE_TRUNCATE) {
@@ -153,6 +161,12 @@ struct object *object_live_get(const struct file_id *file, uint64_t fsid)
 {
 	references++;
 	refcount_set(&object.refs, 1);
+	return &object;
+}
+
+struct object *object_live_find(const struct file_id *file)
+{
+	references++;
 	return &object;
 }
 
@@ -528,6 +542,20 @@ static void stores_reach_the_node(struct ktest *t)
 	store(t, 0, "C", 1);
 	close_file(&f);
 	EXPECT_EQ(t, node.bytes[0], 'C');
+	/* Before the time is set, and before a hole is looked for. */
+	ASSERT_EQ(t, open_file(&f, O_RDWR), 0);
+	store(t, 0, "D", 1);
+	EXPECT_EQ(t, live_flush(&f.attr.file), 0);
+	EXPECT_EQ(t, node.bytes[0], 'D');
+	EXPECT_EQ(t, live_set_mtime(&f.attr), 0);
+	store(t, 0, "E", 1);
+	ASSERT_EQ(t, mutex_lock_killable(&f.lock), 0);
+	EXPECT_EQ(t, f.ops->seek(&f, 3, 3), 3);
+	EXPECT_EQ(t, f.ops->seek(&f, -1, 3), -ENXIO);
+	mutex_unlock(&f.lock);
+	EXPECT_EQ(t, node.bytes[0], 'E');
+	EXPECT_EQ(t, node.seeks, 1);
+	close_file(&f);
 	EXPECT_EQ(t, references, 0);
 }
 

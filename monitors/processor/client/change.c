@@ -353,3 +353,17 @@ int storage_declare(uint32_t node, uint32_t incarn, const struct file_id *files,
 	} while (!err && nr);
 	return err;
 }
+
+int storage_commit(const struct file_id *file, bool whole)
+{
+	const struct ps_fsync_req req = { .file = file_to_proto(file) };
+	struct ps_fsync_req_wire one;
+	struct ps_file_req_wire all;
+	ssize_t ret;
+
+	ps_fsync_req_encode(&req, &one);
+	ps_file_req_encode(&req.file, &all);
+	ret = whole ? storage_call(file->node, PS_SYNC, &all, sizeof(all), NULL, 0)
+		    : storage_call(file->node, PS_FSYNC, &one, sizeof(one), NULL, 0);
+	return (int)MIN(ret, 0);
+}

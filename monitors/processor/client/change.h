@@ -91,3 +91,6 @@ void storage_drain(uint32_t node);
  */
 int storage_declare(uint32_t node, uint32_t incarn, const struct file_id *files, size_t nr)
 	__must_check;
+
+/* Until the disk has all changes of @file, or, @whole, of its file system. */
+int storage_commit(const struct file_id *file, bool whole) __must_check;

@@ -4,6 +4,7 @@
  */
 #include "file_node.h"
 
+#include <cluster/cluster.h>
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
 #include <kernel/panic.h>
@@ -15,6 +16,7 @@
 #include <lib/list.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
+#include <net/node.h>
 #include <net/rpc.h>
 #include <proto/pm.h>
 
@@ -29,6 +31,9 @@ static_assert((int)FILE_ZERO_KEEP == (int)PROTO_FILE_ZERO_KEEP, "the same");
 static_assert((int)FILE_ALLOCATE == (int)PROTO_FILE_ALLOCATE, "the same");
 static_assert((int)FILE_ALLOCATE_KEEP == (int)PROTO_FILE_ALLOCATE_KEEP, "the same");
 static_assert((int)FILE_COLLAPSE == (int)PROTO_FILE_COLLAPSE, "the same");
+static_assert((int)FILE_SEEK_DATA == (int)PROTO_FILE_SEEK_DATA, "the same");
+static_assert((int)FILE_SEEK_HOLE == (int)PROTO_FILE_SEEK_HOLE, "the same");
+static_assert((int)FILE_TIME == (int)PROTO_FILE_TIME, "the same");
 static_assert(FILE_BUF_PAGES == PM_FILE_WRITE_MAX, "one message");
 
 COUNTER(file_writes, "file.writes", "requests that carried written bytes to a memory node");
@@ -274,6 +279,36 @@ int file_node_sync(const struct file_id *file, uint32_t *node, bool datasync,
 	proto_file_encode(&f, &w.file);
 	w.flags = cpu_to_le32(PM_FILE_SYNC | (datasync ? PM_FILE_DATASYNC : 0));
 	return call(node, &r, out);
+}
+
+static int flush_node(uint32_t node, const struct file_id *file)
+{
+	struct pm_file_write_req_wire w = { 0 };
+	const struct request r = { file, PM_FILE_WRITE, &w, sizeof(w), NULL, 0 };
+	const struct proto_file f = file_to_proto(file);
+	struct pm_file_state state;
+	int err;
+
+	proto_file_encode(&f, &w.file);
+	w.flags = cpu_to_le32(PM_FILE_EVERY);
+	err = call_once(node, &r, &state);
+	return err == -EHOSTDOWN ? -EIO : err;
+}
+
+int file_nodes_flush(const struct file_id *file)
+{
+	const size_t max = cluster_nodes(NODE_ROLE_MEMORY, NULL, 0);
+	uint32_t *nodes = kcalloc(max + 1, sizeof(*nodes));
+	const size_t nr = nodes ? MIN(max, cluster_nodes(NODE_ROLE_MEMORY, nodes, max)) : 0;
+	int err = nodes ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < nr && err != -EINTR; i++) {
+		const int e = flush_node(nodes[i], file);
+
+		err = err && e != -EINTR ? err : e;
+	}
+	kfree(nodes);
+	return err;
 }
 
 int file_node_change(const struct file_id *file, uint32_t *node, enum file_op op, uint64_t off,

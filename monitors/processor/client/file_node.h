@@ -22,7 +22,7 @@ struct file_state {
 	uint64_t before;  /* what it was before the request */
 	struct fs_time mtime;
 	uint32_t errors; /* grows when data is lost */
-	uint64_t pos;    /* FILE_APPEND: where the bytes go */
+	uint64_t pos;    /* FILE_APPEND: where the bytes go; FILE_SEEK_*: what was found */
 };
 
 int file_node_open(const struct file_id *file, uint32_t *node, struct file_state *out) __must_check;
@@ -58,6 +58,11 @@ int file_node_write(const struct file_id *file, uint32_t *node, const struct fil
 /* Until the disk has all writes so far; @datasync: what reading them back needs. */
 int file_node_sync(const struct file_id *file, uint32_t *node, bool datasync,
 		   struct file_state *out) __must_check;
+/*
+ * All memory nodes send storage what is dirty of files of @file's storage node. The first error;
+ * -EIO: one is gone, with what it had.
+ */
+int file_nodes_flush(const struct file_id *file) __must_check;
 
 enum file_op {
 	FILE_TRUNCATE = 1,
@@ -68,6 +73,9 @@ enum file_op {
 	FILE_ALLOCATE,
 	FILE_ALLOCATE_KEEP,
 	FILE_COLLAPSE,
+	FILE_SEEK_DATA, /* file_state.pos is what was found; -ENXIO */
+	FILE_SEEK_HOLE,
+	FILE_TIME, /* @now is the mtime that storage has */
 };
 int file_node_change(const struct file_id *file, uint32_t *node, enum file_op op, uint64_t off,
 		     uint64_t len, struct fs_time now, struct file_state *out) __must_check;

@@ -189,6 +189,16 @@ static struct object *find_live_locked(const struct file_id *file)
 	return NULL;
 }
 
+struct object *object_live_find(const struct file_id *file)
+{
+	struct object *obj;
+
+	spin_lock(&file_lock);
+	obj = find_live_locked(file);
+	spin_unlock(&file_lock);
+	return obj;
+}
+
 struct object *object_live_get(const struct file_id *file, uint64_t fsid)
 {
 	struct object *fresh = kzalloc(sizeof(*fresh));

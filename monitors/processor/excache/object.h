@@ -146,6 +146,8 @@ struct object *object_file_get(const struct file_attr *attr);
  * the version; one that is made has version 0. ERR_PTR(-ENOMEM).
  */
 struct object *object_live_get(const struct file_id *file, uint64_t fsid);
+/* The same if there is one; else NULL. */
+struct object *object_live_find(const struct file_id *file);
 /*
  * It was found at @path (canonical); the first one stays. Only for people to read: without memory,
  * none.

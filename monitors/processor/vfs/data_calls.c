@@ -12,6 +12,7 @@
 
 #include "at_private.h"
 #include "file.h"
+#include "inode.h"
 #include "uio.h"
 
 #define FALLOC_ALL 0x7fu /* every flag that Linux knows */
@@ -177,35 +178,38 @@ long sys_copy_file_range(const struct syscall_args *args)
 /* --- sync ---------------------------------------------------------------------------- */
 
 /*
- * sync(): does nothing. The bytes that programs write are at the memory nodes, which send them to
- * the disk when they are old; only fsync() waits for that.
+ * sync(): until the disks have it. An error is told by fsync() of the files that it concerns, as on
+ * Linux.
  */
 long sys_sync(const struct syscall_args *args)
 {
+	(void)!fs_sync_all();
 	return 0;
-}
-
-static long open_file_only(int fd)
-{
-	struct file *f = fd_get(fd);
-	long ret;
-
-	if (IS_ERR(f))
-		return PTR_ERR(f);
-	ret = (f->flags & O_PATH) ? -EBADF : 0;
-	file_put(f);
-	return ret;
 }
 
 /* syncfs(fd) */
 long sys_syncfs(const struct syscall_args *args)
 {
-	return open_file_only((int)args->a[0]);
+	struct file *f = fd_get((int)args->a[0]);
+	long ret = 0;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	if (f->flags & O_PATH)
+		ret = -EBADF;
+	else if (f->inode && f->inode->type->sync)
+		ret = f->inode->type->sync();
+	file_put(f);
+	return ret;
 }
 
-#define SYNC_RANGE_ALL 7u
+#define SYNC_RANGE_WRITE 2u
+#define SYNC_RANGE_ALL   7u
 
-/* sync_file_range(fd, offset, len, flags) */
+/*
+ * sync_file_range(fd, offset, len, flags): a file has one caching node, which sends all that is
+ * dirty of it; so WAIT_BEFORE and WAIT_AFTER wait for all, and for the disk, too.
+ */
 long sys_sync_file_range(const struct syscall_args *args)
 {
 	struct file *f = fd_get((int)args->a[0]);
@@ -220,6 +224,8 @@ long sys_sync_file_range(const struct syscall_args *args)
 		ret = -EINVAL;
 	else if ((f->attr.mode & S_IFMT) != S_IFREG && (f->attr.mode & S_IFMT) != S_IFDIR)
 		ret = -ESPIPE;
+	else if (((uint32_t)args->a[3] & ~SYNC_RANGE_WRITE) && f->ops->fsync)
+		ret = f->ops->fsync(f, true);
 	file_put(f);
 	return ret;
 }

@@ -167,11 +167,19 @@ static ssize_t dir_read(struct file *f, struct uio *uio, uint64_t *pos)
 	return -EISDIR;
 }
 
+static int dir_fsync(struct file *f, bool datasync)
+{
+	struct inode *dir = f->inode;
+
+	return dir->ops->sync_dir && !dir->type->read_only ? dir->ops->sync_dir(dir) : 0;
+}
+
 const struct file_ops dir_ops = {
 	.name = "directory",
 	.read = dir_read,
 	.stat = inode_stat,
 	.getdents = dir_getdents,
+	.fsync = dir_fsync,
 	.seekable = true,
 };
 

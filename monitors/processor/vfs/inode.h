@@ -53,6 +53,8 @@ struct fs_type {             /* one file system, mounted at one place of each vN
 	 * May be NULL: then nothing is limited. Fills what it knows; type, bsize, namelen are set.
 	 */
 	int (*statfs)(struct inode *inode, struct fs_info *st);
+	/* Until its disks have all changes; killable. NULL: it keeps nothing on a disk. */
+	int (*sync)(void);
 };
 
 /*
@@ -61,6 +63,8 @@ struct fs_type {             /* one file system, mounted at one place of each vN
  * directory to be in is left out. -ENOMEM.
  */
 int fs_register(struct fs_type *type) __must_check;
+/* sync() of all of them: the first error. */
+int fs_sync_all(void) __must_check;
 
 struct new_inode {
 	const char *name;
@@ -200,6 +204,8 @@ struct inode_ops {
 	 */
 	int (*remove)(struct inode *dir, const char *name, size_t len, struct inode *victim);
 	/* -EAGAIN as above; -EINVAL into itself, -ENOTEMPTY, -ENOENT in a removed directory. */
+	/* A directory: until the disk has its names. NULL: there is nothing to be done. */
+	int (*sync_dir)(struct inode *dir);
 	int (*rename)(const struct rename_args *args);
 	/*
 	 * The path below the file system's root ("" for that itself, else "/a/b") as it is now:

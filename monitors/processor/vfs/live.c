@@ -569,6 +569,28 @@ int live_truncate(const struct file_id *file, uint64_t fsid, uint64_t size)
 	return err;
 }
 
+int live_set_mtime(const struct file_attr *attr)
+{
+	struct live_file *lf = live_get(&attr->file, attr->fsid);
+	struct file_state state;
+	int err, tries = 0;
+
+	if (IS_ERR(lf))
+		return (int)PTR_ERR(lf);
+	err = mutex_lock_killable(&lf->change);
+	if (!err) {
+		do
+			err = file_node_change(&lf->file, &lf->node, FILE_TIME, 0, 0, attr->mtime,
+					       &state);
+		while (err && live_again_locked(lf, err, &tries));
+		if (!err)
+			live_changed_locked(lf, &state);
+		mutex_unlock(&lf->change);
+	}
+	live_put(lf);
+	return err;
+}
+
 static int op_of(int mode)
 {
 	switch (mode) {
@@ -623,18 +645,37 @@ enum whence { /* as in lseek(2) */
 	WHENCE_HOLE,
 };
 
-/* All of the file is data, which lseek(2) allows. */
+/* Storage knows the holes, when it has all that was written or stored. */
+static int64_t seek_hole(struct live_file *lf, uint64_t off, enum file_op op)
+{
+	struct file_state state;
+	int tries = 0, err = mutex_lock_killable(&lf->change);
+
+	if (err)
+		return err;
+	err = live_flush_locked(lf, 0, UINT64_MAX);
+	if (!err) {
+		do
+			err = file_node_change(&lf->file, &lf->node, op, off, 0, live_now(),
+					       &state);
+		while (err && live_again_locked(lf, err, &tries));
+		if (!err)
+			told_locked(lf, &state);
+	}
+	mutex_unlock(&lf->change);
+	return err ? err : (int64_t)state.pos;
+}
+
 static int64_t live_seek(struct file *f, int64_t off, int whence)
 {
 	const int64_t size = (int64_t)READ_ONCE(f->object->size);
 	int64_t base = 0;
 
 	assert_mutex_held(&f->lock);
-	if (whence == WHENCE_DATA || whence == WHENCE_HOLE) {
-		if (off < 0 || off >= size)
-			return -ENXIO;
-		return whence == WHENCE_DATA ? off : size;
-	}
+	if (whence == WHENCE_DATA || whence == WHENCE_HOLE)
+		return off < 0 ? -ENXIO
+			       : seek_hole(handle_of(f)->lf, (uint64_t)off,
+					   whence == WHENCE_DATA ? FILE_SEEK_DATA : FILE_SEEK_HOLE);
 	if (whence == WHENCE_CUR)
 		base = (int64_t)f->pos;
 	else if (whence == WHENCE_END)

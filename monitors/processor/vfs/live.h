@@ -25,5 +25,9 @@ int live_flush_all(void) __must_check;
 int live_open(struct file *f) __must_check;
 /* Size and times of @attr, as storage knows them, become those that the caching node knows. */
 int live_attr(struct file_attr *attr) __must_check;
+/* Stores into mappings of @file, if it has any here, are at the memory node. */
+int live_flush(const struct file_id *file) __must_check;
+/* Storage has set the time of @attr's file: the caching node knows it, too. */
+int live_set_mtime(const struct file_attr *attr) __must_check;
 /* truncate(2) and ftruncate(2), and O_TRUNC. */
 int live_truncate(const struct file_id *file, uint64_t fsid, uint64_t size) __must_check;

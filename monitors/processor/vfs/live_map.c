@@ -150,6 +150,19 @@ int live_write_back(struct object *obj, uint64_t first, uint64_t end, bool sync)
 	return __atomic_exchange_n(&lf->maps_seen, errors, __ATOMIC_RELAXED) == errors ? 0 : -EIO;
 }
 
+int live_flush(const struct file_id *file)
+{
+	struct object *obj = object_live_find(file);
+	int err = 0;
+
+	if (!obj)
+		return 0;
+	if (file_dirty_any(obj))
+		err = live_write_back(obj, 0, UINT64_MAX, false);
+	object_put(obj);
+	return err;
+}
+
 /* --- faults ---------------------------------------------------------------------------- */
 
 /* No lock: the fault may come with any that is held over copies. */

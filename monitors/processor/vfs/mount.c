@@ -85,6 +85,19 @@ int fs_register(struct fs_type *type)
 	return 0;
 }
 
+int fs_sync_all(void)
+{
+	int err = 0;
+
+	/* The list does not change once programs run. */
+	for (const struct registration *r = types; r && err != -EINTR; r = r->next) {
+		const int e = r->type->sync ? r->type->sync() : 0;
+
+		err = err && e != -EINTR ? err : e;
+	}
+	return err;
+}
+
 /* --- look-up ------------------------------------------------------------------------- */
 
 static uint32_t bucket(const struct inode *dir, const char *name, size_t len)

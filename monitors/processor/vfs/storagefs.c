@@ -30,6 +30,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
+#include <processor/client/change.h>
 #include <processor/client/file_node.h>
 #include <processor/client/storage.h>
 #include <processor/excache/object.h>
@@ -550,6 +551,31 @@ static int storagefs_statfs(struct inode *inode, struct fs_info *st)
 	return storage_statfs(&storage_inode_of(inode)->file, st);
 }
 
+static int storagefs_sync_dir(struct inode *dir)
+{
+	return storage_commit(&storage_inode_of(dir)->file, false);
+}
+
+static struct file_id storagefs_rootfile; /* const once a program runs; node 0: not known yet */
+
+/* Bytes of mappings, then those that the caching nodes have, then the journal and the disk. */
+static int storagefs_sync(void)
+{
+	int err, e;
+
+	if (storagefs.read_only || !storagefs_rootfile.node)
+		return 0;
+	err = live_flush_all();
+	if (err == -EINTR)
+		return err;
+	e = file_nodes_flush(&storagefs_rootfile);
+	if (e == -EINTR)
+		return e;
+	err = err ? err : e;
+	e = storage_commit(&storagefs_rootfile, true);
+	return err && e != -EINTR ? err : e;
+}
+
 const struct inode_ops storagefs_ops = {
 	.name = "storage",
 	.getattr = storagefs_getattr,
@@ -565,6 +591,7 @@ const struct inode_ops storagefs_ops = {
 	.link = storagefs_link,
 	.remove = storagefs_remove,
 	.rename = storagefs_rename,
+	.sync_dir = storagefs_sync_dir,
 	.setattr = storagefs_setattr,
 	.text = storagefs_text,
 };
@@ -586,6 +613,7 @@ static int storagefs_root(const struct fs_type *type, struct inode **out)
 	if (err)
 		return err;
 	storagefs.read_only = st.flags & ST_RDONLY;
+	storagefs_rootfile = attr.file;
 	err = storagefs.read_only ? 0 : file_bufs_init();
 	if (!err && !storagefs.read_only)
 		err = live_maps_init();
@@ -602,6 +630,7 @@ static struct fs_type storagefs = {
 	.read_only = true, /* unless the storage node says otherwise */
 	.root = storagefs_root,
 	.statfs = storagefs_statfs,
+	.sync = storagefs_sync,
 };
 
 static int storagefs_init(void)

@@ -208,9 +208,10 @@ int storagefs_setattr(struct inode *inode, const struct attr_change *ch)
 	};
 	struct file_attr attr;
 	struct fs_cred cred;
+	int err = 0;
 
 	if (ch->valid & ATTR_SIZE) {
-		int err = inode->mode == S_IFREG ? storagefs_resize(inode, ch->size) : -EINVAL;
+		err = inode->mode == S_IFREG ? storagefs_resize(inode, ch->size) : -EINVAL;
 
 		if (err)
 			return err;
@@ -218,7 +219,15 @@ int storagefs_setattr(struct inode *inode, const struct attr_change *ch)
 	if (!how.set)
 		return 0;
 	process_cred(&cred);
-	return storage_setattr(&cred, &storage_inode_of(inode)->file, &how, &attr);
+	/* Stores of before do not change the time any more. */
+	if ((ch->valid & ATTR_MTIME) && inode->mode == S_IFREG)
+		err = live_flush(&storage_inode_of(inode)->file);
+	if (!err)
+		err = storage_setattr(&cred, &storage_inode_of(inode)->file, &how, &attr);
+	/* Nor does the caching node, which has a time of its own. */
+	if (!err && (ch->valid & ATTR_MTIME) && inode->mode == S_IFREG)
+		err = live_set_mtime(&attr);
+	return err;
 }
 
 /* --- the end of a use ------------------------------------------------------------------- */

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls on files of a disk, in the directory that the argument names: holes, times beside writes
+ * that are under way, synchronisation, files without a name, allocation, copies. Prints the same as
+ * on Linux with ext4 below the directory.
+ */
+#include "user.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+static void said(const char *what, long ret)
+{
+	const int err = errno;
+
+	if (ret == -1)
+		printf("%s: %s\n", what, strerrorname_np(err));
+	else
+		printf("%s: %ld\n", what, ret);
+}
+
+static int make(const char *name)
+{
+	const int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
+
+	CHECK(fd >= 0);
+	return fd;
+}
+
+static void holes(void)
+{
+	const int fd = make("holes");
+	char *p;
+
+	CHECK(ftruncate(fd, 4 * MB + 5) == 0);
+	said("no data", lseek(fd, 0, SEEK_DATA));
+	said("a hole", lseek(fd, 7, SEEK_HOLE));
+	CHECK(pwrite(fd, "written", 7, MB) == 7);
+	said("data", lseek(fd, 5, SEEK_DATA));
+	said("inside", lseek(fd, MB + 3, SEEK_DATA));
+	said("behind it", lseek(fd, MB + 3, SEEK_HOLE));
+	p = mmap(NULL, 4 * MB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(p != MAP_FAILED);
+	p[3 * MB] = 's';
+	CHECK(msync(p, 4 * MB, MS_SYNC) == 0);
+	said("stored", lseek(fd, 2 * MB, SEEK_DATA));
+	said("behind that", lseek(fd, 3 * MB, SEEK_HOLE));
+	said("at the end", lseek(fd, 4 * MB + 5, SEEK_DATA));
+	said("at the end", lseek(fd, 4 * MB + 5, SEEK_HOLE));
+	said("before the file", lseek(fd, -1, SEEK_DATA));
+	CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, MB, MB) == 0);
+	said("punched", lseek(fd, 0, SEEK_DATA));
+	CHECK(close(fd) == 0);
+}
+
+static void time_is(const char *what, int fd)
+{
+	struct stat st;
+
+	CHECK(fstat(fd, &st) == 0);
+	printf("%s: %ld.%09ld\n", what, (long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+}
+
+static void times(void)
+{
+	const struct timespec t[2] = { { 1000, 0 }, { 1234567890, 123456000 } };
+	const int fd = make("times");
+	char *p;
+
+	CHECK(write(fd, "bytes", 5) == 5 && futimens(fd, t) == 0);
+	time_is("set behind a write", fd);
+	CHECK(fsync(fd) == 0);
+	time_is("synchronised", fd);
+	p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(p != MAP_FAILED);
+	p[0] = 'B';
+	CHECK(futimens(fd, t) == 0 && munmap(p, PAGE) == 0 && close(fd) == 0);
+	sync();
+	time_is("and after a store and sync", open("times", O_RDONLY));
+}
+
+static void syncs(void)
+{
+	const int dir = open(".", O_RDONLY | O_DIRECTORY), fd = make("syncs");
+
+	CHECK(write(fd, "synchronised", 12) == 12);
+	said("fsync of a directory", fsync(dir));
+	said("syncfs", syncfs(fd));
+	said("syncfs of a directory", syncfs(dir));
+	said("syncfs of a name", syncfs(open(".", O_PATH)));
+	said("sync_file_range", sync_file_range(fd, 0, 4, 7));
+	said("only write", sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE));
+	said("other flags", sync_file_range(fd, 0, 4, 8));
+	close(dir);
+	close(fd);
+}
+
+static void nameless(void)
+{
+	const int fd = open(".", O_TMPFILE | O_RDWR, 0600);
+	char path[64], got[8] = "";
+	struct stat st;
+	int named;
+
+	CHECK(fd >= 0 && write(fd, "nameless", 8) == 8 && fstat(fd, &st) == 0);
+	printf("links: %d\n", (int)st.st_nlink);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	said("named", linkat(AT_FDCWD, path, AT_FDCWD, "named", AT_SYMLINK_FOLLOW));
+	named = open("named", O_RDONLY);
+	CHECK(named >= 0 && read(named, got, 4) == 4);
+	printf("it is the file: %s\n", got);
+	said("once more", linkat(AT_FDCWD, path, AT_FDCWD, "named", AT_SYMLINK_FOLLOW));
+	close(named);
+	close(fd);
+}
+
+static void show(const char *what, int fd)
+{
+	char got[64] = "";
+	struct stat st;
+
+	CHECK(fstat(fd, &st) == 0);
+	CHECK(pread(fd, got, 5, 0) >= 0);
+	printf("%s: size %ld, %.5s, ", what, (long)st.st_size, got);
+	CHECK(pread(fd, got, 1, 2 * PAGE) >= 0);
+	printf("%d\n", got[0]);
+}
+
+static void allocation(void)
+{
+	const int fd = make("allocated"), to = make("copied");
+	char page[PAGE];
+	off_t in = 10, out = PAGE;
+
+	for (int i = 0; i < 8; i++) {
+		memset(page, 'a' + i, PAGE);
+		CHECK(write(fd, page, PAGE) == PAGE);
+	}
+	said("larger", fallocate(fd, 0, 0, 10 * PAGE));
+	show("it is", fd);
+	said("keep size", fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 20 * PAGE));
+	show("it is", fd);
+	said("zero", fallocate(fd, FALLOC_FL_ZERO_RANGE, 2 * PAGE, 100));
+	show("it is", fd);
+	said("collapse", fallocate(fd, FALLOC_FL_COLLAPSE_RANGE, 0, 2 * PAGE));
+	show("it is", fd);
+	said("collapse, not at a block", fallocate(fd, FALLOC_FL_COLLAPSE_RANGE, 1, PAGE));
+	said("punch without keep", fallocate(fd, FALLOC_FL_PUNCH_HOLE, 0, PAGE));
+	said("copy", copy_file_range(fd, &in, to, &out, 3 * PAGE, 0));
+	printf("offsets %ld %ld\n", (long)in, (long)out);
+	CHECK(pread(to, page, PAGE, PAGE + 100) == PAGE);
+	printf("it is: %d %c\n", page[0], page[PAGE - 1]);
+	close(fd);
+	close(to);
+}
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 2 && chdir(argv[1]) == 0);
+	holes();
+	times();
+	syncs();
+	nameless();
+	allocation();
+	return 0;
+}
