@@ -67,6 +67,13 @@ shim_objects := $(patsubst $(srctree)/%.c,%.o,$(sort $(wildcard $(srctree)/test/
 
 include $(srctree)/scripts/lwip.mk
 
+# Prototypes of system calls; the objects that want them name it as a prerequisite.
+syscall_handlers := $(O)/include/generated/syscall_handlers.h
+$(syscall_handlers): $(srctree)/monitors/processor/syscall/syscall.tbl \
+		$(srctree)/scripts/gen-syscalls.py
+	@mkdir -p $(@D)
+	$(call cmd,GEN,$(@F),python3 $(srctree)/scripts/gen-syscalls.py h $< > $@)
+
 prog-y :=
 include $(sort $(filter-out %/build.mk,$(wildcard $(srctree)/test/host/*.mk)))
 

@@ -21,12 +21,6 @@ processor-objs    := monitors/processor/account/account.o \
 	test/host/silence_test.o \
 	test/host/steps_test.o test/host/uio_test.o test/host/user_word.o
 
-syscall_handlers := $(O)/include/generated/syscall_handlers.h
-$(syscall_handlers): $(srctree)/monitors/processor/syscall/syscall.tbl \
-		$(srctree)/scripts/gen-syscalls.py
-	@mkdir -p $(@D)
-	$(call cmd,GEN,$(@F),python3 $(srctree)/scripts/gen-syscalls.py h $< > $@)
-
 $(addprefix $(O)/obj/,monitors/processor/mm/file_map_calls.o \
 	monitors/processor/mm/mmap_calls.o test/host/kill_test.o \
 	test/host/account_mm_test.o test/host/lease_test.o \
