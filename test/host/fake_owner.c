@@ -47,6 +47,7 @@ static struct {
 	unsigned int delay_us, timeout_every, nr_fetches, wb_timeout_every, nr_writebacks;
 	uint64_t refuse_from;
 	int refuse_status;
+	uint32_t forgets; /* a node that knows no space */
 	uint64_t file_pages, file_bad;
 	const uint8_t *file_bytes; /* or NULL: each word is its offset */
 	bool file_node_goes;
@@ -109,6 +110,7 @@ void fake_reset(void)
 	fake_reclaim(false);
 	fake.nr_writebacks = 0;
 	fake.refuse_status = 0;
+	fake.forgets = 0;
 	fake.file_pages = 0;
 	fake.file_bytes = NULL;
 	fake.file_node_goes = false;
@@ -172,6 +174,13 @@ void fake_refuse(uint64_t vaddr, int status)
 	pthread_mutex_lock(&fake.lock);
 	fake.refuse_from = vaddr;
 	fake.refuse_status = status;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_forgets(uint32_t node)
+{
+	pthread_mutex_lock(&fake.lock);
+	fake.forgets = node;
 	pthread_mutex_unlock(&fake.lock);
 }
 
@@ -389,6 +398,10 @@ static void serve_fetch(struct fake_call *fc)
 	if (pm_fetch_req_decode(fc->body, fc->call.body_len, &req))
 		abort();
 	fake.counts.fetches++;
+	if (fc->call.peer == fake.forgets) {
+		reply(fc, -ESRCH, NULL, 0);
+		return;
+	}
 	if (redirect(req.vaddr, fc->call.peer, &rw)) {
 		reply(fc, -EREMCHG, &rw, sizeof(rw));
 		return;
@@ -461,6 +474,10 @@ static void serve_writeback(struct fake_call *fc)
 	if (bulk_len(fc) != pm_writeback_bulk_len(&req))
 		abort();
 	fake.counts.writeback_msgs++;
+	if (fc->call.peer == fake.forgets) {
+		reply(fc, -ESRCH, NULL, 0);
+		return;
+	}
 	rep.nr_pages = req.nr_pages;
 	for (uint32_t i = 0; i < req.nr_pages; i++) {
 		data = req.zeroes & (1u << i) ? zeroes : next;

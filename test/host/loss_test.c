@@ -205,11 +205,70 @@ static void membership_waits_for_no_line(struct ktest *t)
 	fake_quiesce();
 }
 
+static struct aspace *forgotten;
+
+static void read_forgotten(void *arg)
+{
+	uint64_t v = 0;
+
+	(void)arg;
+	(void)user_word(forgotten, VREGION(1), 7, &v, false);
+}
+
+static void write_forgotten(void *arg)
+{
+	*(int *)arg = excache_flush(forgotten->anon, 0, UINT64_MAX);
+}
+
+/*
+ * The owner has heard that the home has left, and dropped the space; this node hears of it later.
+ * The program that waits for a page, or writes one back, is lost with its home.
+ */
+static void an_owner_hears_first(struct ktest *t)
+{
+	struct thread *reader, *writer;
+	struct fake_counts c, before;
+	int flushed = 0;
+
+	cache_start();
+	forgotten = make_space(1, 4, NULL, 0);
+	put(t, forgotten, 1, 7);
+	ASSERT_EQ(t, excache_flush(forgotten->anon, 0, UINT64_MAX), 0);
+	excache_drop(forgotten->anon, 0, UINT64_MAX);
+	ASSERT_EQ(t, object_set_stored(forgotten->anon, VREGION(1) / PAGE_SIZE + 7), 0);
+	put(t, forgotten, 1, 5);
+	fake_counts(&before);
+	fake_forgets(2);
+	reader = thread_create("reader", read_forgotten, NULL);
+	writer = thread_create("writer", write_forgotten, &flushed);
+	ASSERT_FALSE(t, IS_ERR(reader) || IS_ERR(writer));
+	for (int i = 0; i < 2000; i++) {
+		usleep(1000);
+		fake_counts(&c);
+		c.writeback_msgs -= before.writeback_msgs;
+		if (c.fetches > before.fetches && c.writeback_msgs >= 2)
+			break;
+	}
+	EXPECT_GE(t, c.writeback_msgs, 2u); /* the page is kept, and sent again */
+	EXPECT_EQ(t, forgotten->failed, 0);
+	EXPECT_EQ(t, fake_kills, 0u);
+	aspace_node_gone(1);
+	thread_join(reader);
+	thread_join(writer);
+	EXPECT_NE(t, flushed, 0);
+	expect_lost(t, forgotten, 1);
+	EXPECT_GT(t, fake_kills, 0u);
+	fake_forgets(0);
+	aspace_put(forgotten);
+	fake_quiesce();
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(spaces_with_a_part_there_fail),
 	KTEST(shared_memory_fails_with_its_spaces),
 	KTEST(file_pages_come_from_another_node),
 	KTEST(membership_waits_for_no_line),
+	KTEST(an_owner_hears_first),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.loss", .cases = cases };

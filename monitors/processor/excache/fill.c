@@ -249,6 +249,8 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 	}
 	if (!err)
 		err = fetch_result(f, reply_len);
+	if (object_home_may_have_left(obj, err, owner) && object_wait_for_home(obj))
+		err = -EINTR;
 	if (is_lost(err)) {
 		object_fail(obj, err, pgoff);
 		err = -EIO;

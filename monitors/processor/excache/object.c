@@ -39,7 +39,9 @@
 #include "home.h"
 #include "owner.h"
 
-#define PUT_THREADS  4    /* each may wait for a node that is silent */
+#define PUT_THREADS  4 /* each may wait for a node that is silent */
+/* Until a node that is a member has heard what another one has: it would have been fenced. */
+#define HEARD_NS     (20 * NSEC_PER_SEC)
 #define FILE_BUCKETS 1024 /* chains grow; the count of open files is in the hundreds */
 
 static struct spinlock file_lock = SPINLOCK_INIT("object.table", RANK_SPIN_MONITOR);
@@ -822,14 +824,41 @@ static void space_end(struct object *obj)
 		obj = space_end_one(obj);
 }
 
+/* Woken when an object has failed. */
+static struct waitqueue failures = WAITQUEUE_INIT(failures);
+
 /* Of its failures the first one counts. */
 static void fail_once(struct object *obj, int error, uint32_t node)
 {
 	int expected = 0;
 
 	if (__atomic_compare_exchange_n(&obj->failed, &expected, error, false, __ATOMIC_SEQ_CST,
-					__ATOMIC_RELAXED))
+					__ATOMIC_RELAXED)) {
 		excache.ops->failed(obj, error, node);
+		wake_all(&failures);
+	}
+}
+
+bool object_home_may_have_left(struct object *obj, int error, uint32_t owner)
+{
+	const uint64_t now = time_now_ns();
+	uint64_t since = 0;
+
+	if (error != -ESRCH || owner == obj->home || READ_ONCE(obj->failed))
+		return false;
+	if (__atomic_compare_exchange_n(&obj->unknown_since, &since, now, false, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED))
+		return true;
+	return now - since < HEARD_NS;
+}
+
+int object_wait_for_home(struct object *obj)
+{
+	const uint64_t since = __atomic_load_n(&obj->unknown_since, __ATOMIC_RELAXED);
+	const int err =
+		wait_event_killable_timeout(&failures, READ_ONCE(obj->failed), since + HEARD_NS);
+
+	return err == -EINTR ? err : 0;
 }
 
 void object_fail(struct object *obj, int error, uint64_t pgoff)

@@ -78,6 +78,7 @@ struct object {
 	int failed;                               /* atomic: negative errno once a page was lost */
 	struct work put_work;                     /* object_put_later() */
 	uint64_t short_since;                     /* atomic: its owners have no frame for a page */
+	uint64_t unknown_since;                   /* atomic: an owner does not know it; 0: none */
 	size_t nr_writebacks __guarded_by(&lock); /* lines that are being written back */
 	bool held __guarded_by(&lock); /* no line is to be written back: it collapses, or ends */
 	/* Nor a line of these pages: excache_keep(). */
@@ -335,6 +336,13 @@ uint64_t object_stored_count(enum object_kind kind);
  * that names the memory node. Polling context; idempotent.
  */
 void object_fail(struct object *obj, int error, uint64_t pgoff);
+/*
+ * Does @error of @owner, which does not know @obj, perhaps only say that it has heard before this
+ * node that the home has left?  Then object_node_gone() comes soon, and names the home.
+ */
+bool object_home_may_have_left(struct object *obj, int error, uint32_t owner);
+/* Wait until it does, or until that is not to be expected any more. -EINTR: killed. */
+int object_wait_for_home(struct object *obj) __must_check;
 /* Is memory node @node its home, or has it pages there? An object that has failed has none. */
 bool object_has_part_at(struct object *obj, uint32_t node);
 /*

@@ -65,7 +65,7 @@ struct wb_queue {
 	struct list_head idle;    /* wb.lock: messages */
 	uint32_t nr_pending;      /* atomic; changed under wb.lock */
 	uint32_t nr_idle;         /* atomic; changed under wb.lock */
-	bool pause;               /* atomic: the owner was short of frames */
+	bool pause;               /* atomic: what is sent again waits a little */
 	struct waitqueue wake;
 	struct wb_msg msgs[NR_MSGS];
 };
@@ -237,8 +237,16 @@ static bool is_short_for_long(struct object *obj)
 	return now - since > SHORT_NS;
 }
 
-static void page_answered(struct wb_queue *q, struct line *line, int status)
+static void page_answered(struct wb_msg *msg, struct line *line, int status)
 {
+	struct wb_queue *q = msg->queue;
+
+	if (object_home_may_have_left(line->obj, status, msg->owner)) {
+		counter_inc(&excache_writeback_retry);
+		__atomic_store_n(&q->pause, true, __ATOMIC_RELAXED);
+		writeback_queue(line);
+		return;
+	}
 	switch (status) {
 	case 0:
 		__atomic_store_n(&line->obj->short_since, 0, __ATOMIC_RELAXED);
@@ -301,7 +309,7 @@ static void msg_answered(struct wb_msg *msg, int status, uint32_t reply_len)
 	else
 		credit_doubt(msg->owner);
 	for (uint32_t i = 0; i < msg->nr; i++)
-		page_answered(msg->queue, msg->lines[i], status ? status : a.status[i]);
+		page_answered(msg, msg->lines[i], status ? status : a.status[i]);
 	msg_idle(msg);
 }
 
