@@ -226,6 +226,24 @@ static void member_came(const struct cluster_member *m)
 	pr_info("node %u (%s) is here\n", m->id, node_role_name(info.role));
 }
 
+static void storage_came(const struct cluster_member *m)
+{
+	if (m->role == NODE_ROLE_STORAGE)
+		member_came(m);
+}
+
+static void memory_came(const struct cluster_member *m)
+{
+	if (m->role == NODE_ROLE_MEMORY)
+		member_came(m);
+}
+
+static void processor_came(const struct cluster_member *m)
+{
+	if (m->role == NODE_ROLE_PROCESSOR)
+		member_came(m);
+}
+
 /* The host's incarnation in a view; 0 = it has none. */
 static uint32_t host_of(const struct cluster_view *v)
 {
@@ -254,7 +272,14 @@ void cluster_apply(const struct cluster_view *told)
 		/* All calls to those that left end first: gone() may meet one of them. */
 		for_each_missing(&cluster.view, v, member_fence);
 		for_each_missing(&cluster.view, v, member_gone);
-		for_each_missing(v, &cluster.view, member_came);
+		/*
+		 * First those that do as others ask. A processor's request makes a memory node ask a
+		 * storage node, which is a peer already if it is the host, but is given its keys
+		 * here only: a request without them would be refused, and repeated, for ever.
+		 */
+		for_each_missing(v, &cluster.view, storage_came);
+		for_each_missing(v, &cluster.view, memory_came);
+		for_each_missing(v, &cluster.view, processor_came);
 		cluster.view = *v;
 		publish_ids(v, NULL);
 		rpc_epoch_set(v->epoch);

@@ -359,7 +359,8 @@ static void programs_are_placed(struct ktest *t)
 
 /* --- the order of a view's parts ------------------------------------------------------------- */
 
-static uint32_t calls_left;  /* gone() while a call to one that went in the same view would wait */
+static uint32_t calls_left; /* gone() while a call to one that went in the same view would wait */
+static uint32_t comers[8], nr_comers;
 static uint32_t peers_early; /* joined() when the peer could send requests already */
 
 static void look_gone(const struct node_info *node)
@@ -378,6 +379,8 @@ static void look_joined(const struct node_info *node)
 
 	if (rpc_peer_info(node->id, &peer) && peer.incarn == node->incarn)
 		peers_early++;
+	if (nr_comers < ARRAY_SIZE(comers))
+		comers[nr_comers++] = node->id;
 	note_joined(node);
 }
 
@@ -390,6 +393,24 @@ static void member_of(uint32_t id, struct cluster_member *m)
 	*m = (struct cluster_member){
 		.id = id, .incarn = info.incarn, .lid = info.addr.dlid, .role = (uint8_t)info.role
 	};
+}
+
+/* Those that do what others ask for come before those that ask. */
+static void comers_have_an_order(struct ktest *t, struct cluster_view *v)
+{
+	static const uint8_t roles[] = { NODE_ROLE_PROCESSOR, NODE_ROLE_MEMORY, NODE_ROLE_STORAGE };
+
+	nr_comers = 0;
+	for (uint32_t i = 0; i < ARRAY_SIZE(roles); i++)
+		v->members[v->nr_members++] = (struct cluster_member){
+			.id = 50 + i, .incarn = 7, .lid = (uint16_t)(50 + i), .role = roles[i]
+		};
+	v->epoch++;
+	cluster_apply(v);
+	ASSERT_EQ(t, nr_comers, 3);
+	EXPECT_EQ(t, comers[0], 52);
+	EXPECT_EQ(t, comers[1], 51);
+	EXPECT_EQ(t, comers[2], 50);
 }
 
 /* Two leave in one view; in the next they are here again, restarted. */
@@ -433,6 +454,7 @@ static void views_by_hand(struct ktest *t)
 	EXPECT_EQ(t, cluster_vnode_check(2, PROCESSOR, false), -EACCES);
 	EXPECT_EQ(t, nr_withdrawn, 1);
 	EXPECT_EQ(t, withdrawn_early, 0);
+	comers_have_an_order(t, &v);
 }
 
 static void order_node(struct ktest *t)
