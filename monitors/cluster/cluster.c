@@ -273,8 +273,8 @@ void cluster_apply(const struct cluster_view *told)
 		for_each_missing(&cluster.view, v, member_fence);
 		for_each_missing(&cluster.view, v, member_gone);
 		/*
-		 * First those that do as others ask. A processor's request makes a memory node ask a
-		 * storage node, which is a peer already if it is the host, but is given its keys
+		 * First those that do as others ask. A processor's request makes a memory node ask
+		 * a storage node, which is a peer already if it is the host, but is given its keys
 		 * here only: a request without them would be refused, and repeated, for ever.
 		 */
 		for_each_missing(v, &cluster.view, storage_came);

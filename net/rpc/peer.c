@@ -315,6 +315,19 @@ bool rpc_peer_info(uint32_t node, struct node_info *info)
 	return true;
 }
 
+bool rpc_peer_is_out(uint32_t node)
+{
+	struct rpc_peer *peer = rpc_peer_find(node);
+	bool out = false;
+
+	if (peer) {
+		spin_lock(&peer->lock);
+		out = peer->state == RPC_PEER_REMOVED;
+		spin_unlock(&peer->lock);
+	}
+	return out;
+}
+
 bool rpc_peer_has_left(uint32_t node, uint32_t incarn)
 {
 	struct rpc_peer *peer = rpc_peer_find(node);

@@ -48,6 +48,7 @@ static struct {
 	uint64_t refuse_from;
 	int refuse_status;
 	uint32_t forgets; /* a node that knows no space */
+	uint32_t left;    /* a node that is no peer any more */
 	uint64_t file_pages, file_bad;
 	const uint8_t *file_bytes; /* or NULL: each word is its offset */
 	bool file_node_goes;
@@ -111,6 +112,7 @@ void fake_reset(void)
 	fake.nr_writebacks = 0;
 	fake.refuse_status = 0;
 	fake.forgets = 0;
+	fake.left = 0;
 	fake.file_pages = 0;
 	fake.file_bytes = NULL;
 	fake.file_node_goes = false;
@@ -175,6 +177,23 @@ void fake_refuse(uint64_t vaddr, int status)
 	fake.refuse_from = vaddr;
 	fake.refuse_status = status;
 	pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_leaves(uint32_t node)
+{
+	pthread_mutex_lock(&fake.lock);
+	fake.left = node;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+bool rpc_peer_is_out(uint32_t node)
+{
+	bool out;
+
+	pthread_mutex_lock(&fake.lock);
+	out = node && node == fake.left;
+	pthread_mutex_unlock(&fake.lock);
+	return out;
 }
 
 void fake_forgets(uint32_t node)

@@ -31,6 +31,8 @@ void fake_no_slots(bool none);
 void fake_full(bool full);
 /* Pages at and above @vaddr are refused with @status (0: none are), riding or not. */
 void fake_refuse(uint64_t vaddr, int status);
+/* Membership has taken @node out (0: none), and nobody has been told yet. */
+void fake_leaves(uint32_t node);
 /* @node knows no space any more (0: each knows what it has): it has heard that the home left. */
 void fake_forgets(uint32_t node);
 /* Files have @pages pages, of which each word is its offset; page @bad cannot be read. */

@@ -205,6 +205,28 @@ static void membership_waits_for_no_line(struct ktest *t)
 	fake_quiesce();
 }
 
+/* Calls to a node that leaves end before objects are told: a failed call names the right one. */
+static void a_call_that_ends_names_who_left(struct ktest *t)
+{
+	struct aspace *a, *b;
+
+	cache_start();
+	a = make_space(1, 4, NULL, 0);
+	b = make_space(1, 4, NULL, 0);
+	put(t, a, 1, 5); /* of node 2 */
+	put(t, b, 1, 5);
+	fake_leaves(2);
+	object_fail(a->anon, -EHOSTDOWN, VREGION(1) / PAGE_SIZE + 5);
+	expect_lost(t, a, 2);
+	fake_leaves(1);
+	object_fail(b->anon, -EHOSTDOWN, VREGION(1) / PAGE_SIZE + 5);
+	expect_lost(t, b, 1);
+	fake_leaves(0);
+	aspace_put(a);
+	aspace_put(b);
+	fake_quiesce();
+}
+
 static struct aspace *forgotten;
 
 static void read_forgotten(void *arg)
@@ -269,6 +291,7 @@ static const struct ktest_case cases[] = {
 	KTEST(file_pages_come_from_another_node),
 	KTEST(membership_waits_for_no_line),
 	KTEST(an_owner_hears_first),
+	KTEST(a_call_that_ends_names_who_left),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.loss", .cases = cases };

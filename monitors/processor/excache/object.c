@@ -869,6 +869,9 @@ void object_fail(struct object *obj, int error, uint64_t pgoff)
 		return;
 	if (obj->kind != OBJECT_FILE && object_owner_cached(obj, pgoff, &node) < 0)
 		node = obj->home; /* the home says who has it, and has not */
+	/* It was the home that could not be asked: calls end before object_node_gone(). */
+	if (error == -EHOSTDOWN && obj->kind != OBJECT_FILE && rpc_peer_is_out(obj->home))
+		node = obj->home;
 	pr_err("%#llx: page %#llx is lost (node %u, error %d): its programs end\n",
 	       (unsigned long long)obj->id, (unsigned long long)(pgoff << PAGE_SHIFT), node, error);
 	fail_once(obj, error, node);

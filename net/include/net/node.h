@@ -81,6 +81,8 @@ uint32_t rpc_epoch(void); /* for tests */
 bool rpc_peer_fenced_us(uint32_t node);
 /* All that this node knows of a peer; false when @node is none. */
 bool rpc_peer_info(uint32_t node, struct node_info *info);
+/* Has membership taken @node out, and not in again since? */
+bool rpc_peer_is_out(uint32_t node);
 /* Was the last incarnation of the node that this node has seen leave @incarn? */
 bool rpc_peer_has_left(uint32_t node, uint32_t incarn);
 
