@@ -339,10 +339,11 @@ static int write_in_place(struct journal *j, struct ext4_transaction *t)
 		(void)log_contents(j, jb);
 		bcache_mark_dirty(jb->buf);
 		bufs[n++] = jb->buf;
-		if (n == IN_PLACE_BATCH && !err) {
+		if (n < IN_PLACE_BATCH)
+			continue;
+		if (!err)
 			err = bcache_write(j->fs->bc, bufs, n, true);
-			n = 0;
-		}
+		n = 0;
 	}
 	if (!err)
 		err = bcache_write(j->fs->bc, bufs, n, true);

@@ -78,18 +78,22 @@ int ext4_truncate(struct ext4_op *op, struct ext4_inode *in, uint64_t size)
 	assert_rwsem_held_write(&in->lock);
 	if (in->flags & EXT4_FL_INLINE_DATA)
 		return truncate_inline(op, in, size);
-	if (size < in->size) {
-		err = ext4_zero_part(op, in, size, MIN(end << fs->block_bits, in->size));
-		if (err)
-			return err;
-	}
-	in->size = size;
+	/* It may fail, and then nothing has changed: not the size, not the bytes behind it. */
 	if (!was_orphan) {
 		err = ext4_orphan_add(op->h, in->ino);
 		if (err)
 			return err;
 		in->orphan = true;
 	}
+	if (size < in->size) {
+		err = ext4_zero_part(op, in, size, MIN(end << fs->block_bits, in->size));
+		if (err) {
+			if (!was_orphan && !ext4_orphan_del(op->h, in->ino))
+				in->orphan = false;
+			return err;
+		}
+	}
+	in->size = size;
 	err = ext4_inode_write(op, in);
 	/* From here on the truncation is done, if need be by the next mount. */
 	if (!err)

@@ -21,6 +21,7 @@
 #include "../../fs/ext4/group.h"
 #include "../../fs/ext4/journal_priv.h"
 #include "logdisk.h"
+#include <shim/shim.h>
 
 #define NR_BLOCKS 64u
 
@@ -453,6 +454,68 @@ static void without_a_journal(struct ktest *t)
 	finish(&r);
 }
 
+/* Many blocks are written in several goes; when one fails the others are not begun. */
+static void a_failed_write_without_a_journal(struct ktest *t)
+{
+	struct ext4_handle *h;
+	struct fixture r;
+	size_t nr;
+
+	start(&r, t, "-t ext2");
+	h = ext4_begin(r.fs, 150);
+	MUST(!IS_ERR(h));
+	for (uint32_t i = 0; i < 150; i++)
+		set(&r, h, i, i);
+	nr = logdisk_nr_events(r.disk);
+	logdisk_fail_at(r.disk, nr);
+	EXPECT_EQ(t, ext4_end(h), 0);
+	EXPECT_EQ(t, ext4_sync(r.fs), -EIO);
+	EXPECT_FALSE(t, ext4_writable(r.fs));
+	EXPECT_EQ(t, logdisk_nr_events(r.disk), nr);
+	finish(&r);
+}
+
+/* A truncation that fails for want of memory, at its @n-th allocation; false: it did not fail. */
+static bool truncation_fails(struct ktest *t, long n)
+{
+	const struct fs_attr attr = { .mask = FS_SET_SIZE, .size = 1000 };
+	const struct fs_change ch = { .now = { .sec = 1 } };
+	static uint8_t page[PAGE_SIZE] __aligned(4096);
+	void *pages[1] = { page };
+	struct fs_inode *in;
+	struct fixture r;
+	struct fs_stat st;
+	int err;
+
+	start(&r, t, "-t ext4 -J size=1");
+	in = fs_inode_get(&r.fs->base, r.ino, FS_ANY_GEN);
+	MUST(!IS_ERR(in));
+	shim_fail_alloc_after(n);
+	err = fs_setattr(in, &attr, &ch);
+	shim_fail_alloc_after(-1);
+	fs_inode_stat(in, &st);
+	if (!ext4_aborted(r.fs))
+		EXPECT_EQ(t, st.size, err ? 4u * 65536u : 1000u);
+	if (err && !ext4_aborted(r.fs)) {
+		MUST(!fs_read_pages(in, 0, pages, 1));
+		EXPECT_EQ(t, page[999], 'x');
+		EXPECT_EQ(t, page[1000], 'x');
+		EXPECT_EQ(t, fs_setattr(in, &attr, &ch), 0);
+	}
+	fs_inode_put(in);
+	finish(&r);
+	return err != 0;
+}
+
+static void a_truncation_that_fails_changes_nothing(struct ktest *t)
+{
+	long n = 0;
+
+	while (truncation_fails(t, n))
+		n++;
+	EXPECT_GT(t, n, 2);
+}
+
 static uint32_t seen[8], nr_seen;
 
 static int see(struct ext4_fs *fs, uint32_t ino)
@@ -686,6 +749,8 @@ static const struct ktest_case journal_cases[] = {
 	KTEST(threads_share_commits),
 	KTEST(a_commit_waits_for_ordered_data),
 	KTEST(without_a_journal),
+	KTEST(a_failed_write_without_a_journal),
+	KTEST(a_truncation_that_fails_changes_nothing),
 	KTEST(orphans_are_a_chain),
 	KTEST(inode_bitmaps),
 	KTEST(journals_of_debugfs),
