@@ -187,7 +187,7 @@ def test_busybox_tools(plain):
         .splitlines()
     )
     assert out[0] == "PID   USER     COMMAND"
-    assert re.fullmatch(r" *(\d+) 0 +/usr/bin/busybox sh -c .*", out[1])
+    assert re.fullmatch(r" *(\d+) root +/usr/bin/busybox sh -c .*", out[1])
     assert out[-1] in out[-2].split() and out[-1] == out[1].split()[0]
     out = plain.run([BUSYBOX, "free"]).checked().decode().splitlines()
     total, used, free = map(int, out[1].split()[1:4])
@@ -195,7 +195,7 @@ def test_busybox_tools(plain):
     assert re.search(r" up 0 min,  0 users,  load average: \d\.\d\d, ",
                      plain.run([BUSYBOX, "uptime"]).checked().decode())
     out = plain.run([BUSYBOX, "top", "-b", "-n1"]).checked().decode()
-    assert re.search(r"^ +\d+ +1 0 +R +.*busybox top -b -n1$", out, re.M)
+    assert re.search(r"^ +\d+ +1 root +R +.*busybox top -b -n1$", out, re.M)
 
 
 def test_mounts(plain):
