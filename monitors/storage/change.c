@@ -205,10 +205,10 @@ static ssize_t make_tmpfile(struct op *op, const struct ps_make_req *r, struct f
 	if (IS_ERR(in))
 		return PTR_ERR(in);
 	/* Without memory the file goes when it is put. */
-	h = held_begin(in);
+	h = held_begin(&op->st->held, in, op->from);
 	ret = IS_ERR(h) ? PTR_ERR(h) : reply_attr(op, in);
 	if (!IS_ERR(h))
-		held_add(&op->st->held, h, op->from);
+		held_add(h);
 	fs_inode_put(in);
 	return ret;
 }
@@ -314,7 +314,7 @@ static ssize_t removed(struct op *op, struct fs_inode *in, struct held *h)
 	fs_inode_stat(in, &s);
 	/* A directory has no contents that anybody could go on reading. */
 	if (!s.nlink && (s.mode & S_IFMT) != S_IFDIR)
-		held_add(&op->st->held, h, op->from);
+		held_add(h);
 	else
 		held_cancel(h);
 	return reply_removed(op, in);
@@ -329,7 +329,7 @@ static ssize_t remove_from(struct op *op, const struct ps_remove_req *r, struct 
 
 	if (IS_ERR(victim))
 		return PTR_ERR(victim);
-	h = held_begin(victim);
+	h = held_begin(&op->st->held, victim, op->from);
 	err = IS_ERR(h) ? (int)PTR_ERR(h) : check_found(op, victim, &r->victim);
 	if (!err)
 		err = check_remove(op, dir, victim, op->opcode == PS_RMDIR);
@@ -459,7 +459,7 @@ static ssize_t rename_found(struct op *op, struct rename_op *m)
 {
 	const struct ps_rename_req *r = m->r;
 	const bool replaces = m->target && !(r->flags & PS_RENAME_EXCHANGE);
-	struct held *h = replaces ? held_begin(m->target) : NULL;
+	struct held *h = replaces ? held_begin(&op->st->held, m->target, op->from) : NULL;
 	int err = IS_ERR(h) ? (int)PTR_ERR(h) : check_rename(op, m);
 
 	if (!err)

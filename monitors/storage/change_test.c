@@ -636,6 +636,30 @@ static void a_file_without_names_is_held_for_its_user(struct ktest *t)
 	rig_free(r);
 }
 
+/* A client that closes nothing comes to its limit before the name goes; another one goes on. */
+static void one_client_does_not_fill_the_table(struct ktest *t)
+{
+	static const char *const names[] = { "a", "b", "c" };
+	struct rig *r = rig_new();
+	struct proto_attr f[3];
+
+	ASSERT_TRUE(t, r);
+	r->st.held.shares.max = 2;
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(t, make(r, &root, names[i], 0100644, &f[i]), 0);
+		EXPECT_EQ(t, remove_name(r, &root, names[i], &f[i].file, false, NULL),
+			  i < 2 ? 0 : -ENOMEM);
+	}
+	EXPECT_GT(t, look_up(r, "/c", 0), 0);
+	r->from.node = 2;
+	EXPECT_EQ(t, remove_name(r, &root, "c", &f[2].file, false, NULL), 0);
+	r->from.node = 1;
+	ASSERT_EQ(t, make(r, &root, "d", 0100644, &f[2]), 0);
+	EXPECT_EQ(t, close_file(r, &f[0].file), 0);
+	EXPECT_EQ(t, remove_name(r, &root, "d", &f[2].file, false, NULL), 0);
+	rig_free(r);
+}
+
 static ssize_t declare(struct rig *r, uint32_t incarn, const struct proto_file *file,
 		       uint32_t flags)
 {
@@ -743,6 +767,7 @@ static const struct ktest_case change_cases[] = {
 	KTEST(records_are_bounded),
 	KTEST(after_a_restart_the_journal_knows),
 	KTEST(a_file_without_names_is_held_for_its_user),
+	KTEST(one_client_does_not_fill_the_table),
 	KTEST(declared_files_outlive_a_start_again),
 	KTEST(a_failed_change_holds_nothing),
 	KTEST(what_is_no_change),

@@ -27,6 +27,7 @@ void claims_init(struct claims *c, uint32_t incarn, bool (*has_left)(uint32_t, u
 	c->epoch = (uint64_t)incarn << 32;
 	waitqueue_init(&c->quiet);
 	c->has_left = has_left;
+	shares_init(&c->shares);
 }
 
 static int file_cmp(const struct proto_file *a, const struct proto_file *b)
@@ -77,6 +78,7 @@ static void remove_locked(struct claims *c, struct claim *claim) __must_hold(&c-
 	ASSERT(!claim->nr_ops);
 	rb_erase(&claim->node, &c->tree);
 	WRITE_ONCE(c->nr, c->nr - 1);
+	share_give(&c->shares, &claim->who);
 	kfree(claim);
 }
 
@@ -102,13 +104,28 @@ enum take_result {
 	TAKE_DONE,
 	TAKE_OTHERS,
 	TAKE_WAIT,   /* for operations of the claim that is over */
-	TAKE_NO_MEM, /* there is no record, and @fresh is NULL */
+	TAKE_NO_MEM, /* there is no record, and @fresh is NULL; or @who has too many */
 };
 
-/* *@fresh is used up, and NULL then, if a record is to be made. */
+/* The record, NULL: a new one, counts for @who from now on. */
+static bool count_for_locked(struct claims *c, const struct claim *claim,
+			     const struct storage_peer *who, struct share **share)
+	__must_hold(&c->lock)
+{
+	assert_spin_held(&c->lock);
+	if (claim && is_theirs(claim, who))
+		return true;
+	if (!*share || !share_take(&c->shares, who, share))
+		return false;
+	if (claim)
+		share_give(&c->shares, &claim->who);
+	return true;
+}
+
+/* *@fresh is used up, and NULL then, if a record is to be made; so is *@share. */
 static enum take_result take(struct claims *c, const struct proto_file *file,
-			     const struct storage_peer *who, struct claim **fresh, uint64_t *epoch,
-			     uint32_t *node)
+			     const struct storage_peer *who, struct claim **fresh,
+			     struct share **share, uint64_t *epoch, uint32_t *node)
 {
 	enum take_result res = TAKE_DONE;
 	struct claim *claim;
@@ -120,13 +137,13 @@ static enum take_result take(struct claims *c, const struct proto_file *file,
 		res = TAKE_OTHERS;
 	} else if (claim && claim->nr_ops) {
 		res = TAKE_WAIT;
-	} else if (!claim && !*fresh) {
+	} else if ((!claim && !*fresh) || !count_for_locked(c, claim, who, share)) {
 		res = TAKE_NO_MEM;
 	} else {
 		if (!claim) {
 			claim = *fresh;
 			*fresh = NULL;
-			*claim = (struct claim){ .file = *file };
+			*claim = (struct claim){ .file = *file, .who = *who };
 			insert_locked(c, claim);
 		}
 		claim->who = *who;
@@ -141,12 +158,14 @@ int claim_take(struct claims *c, const struct proto_file *file, const struct sto
 	       uint64_t *epoch, uint32_t *node)
 {
 	struct claim *fresh = kmalloc(sizeof(*fresh));
+	struct share *share = share_alloc();
 	enum take_result res;
 	int err;
 
-	err = wait_event_killable(&c->quiet,
-				  (res = take(c, file, who, &fresh, epoch, node)) != TAKE_WAIT);
+	err = wait_event_killable(
+		&c->quiet, (res = take(c, file, who, &fresh, &share, epoch, node)) != TAKE_WAIT);
 	kfree(fresh);
+	kfree(share);
 	if (err)
 		return err;
 	return res == TAKE_NO_MEM ? -ENOMEM : 0;

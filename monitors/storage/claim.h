@@ -22,6 +22,7 @@
 #include <proto/types.h>
 
 #include "record.h"
+#include "share.h"
 
 struct claim;
 
@@ -30,7 +31,8 @@ struct claims {
 	struct rb_root tree __guarded_by(&lock);
 	uint64_t nr __guarded_by(&lock); /* also read without the lock: 0, no file is claimed */
 	uint64_t epoch __guarded_by(&lock);
-	struct waitqueue quiet; /* woken when an operation has ended */
+	struct shares shares __guarded_by(&lock); /* records of each memory node's */
+	struct waitqueue quiet;                   /* woken when an operation has ended */
 	/* const: is this life of the node over? Any context, spinlocks held. */
 	bool (*has_left)(uint32_t node, uint32_t incarn);
 };
@@ -40,7 +42,8 @@ void claims_destroy(struct claims *c);
 
 /*
  * @file is claimed by @who, by *@epoch; or another member has it: *@node. Waits until operations of
- * a node that has left are over. -ENOMEM; -EINTR: the asker has given up.
+ * a node that has left are over. -ENOMEM, also when @who has SHARE_MAX; -EINTR: the asker has given
+ * up.
  */
 int claim_take(struct claims *c, const struct proto_file *file, const struct storage_peer *who,
 	       uint64_t *epoch, uint32_t *node) __must_check;

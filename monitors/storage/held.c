@@ -15,6 +15,7 @@
 
 struct held {
 	struct list_head link; /* bucket: table.lock */
+	struct held_table *table;
 	struct fs_inode *in;
 	uint64_t ino;
 	uint32_t gen;
@@ -26,6 +27,7 @@ void held_table_init(struct held_table *table)
 	spin_lock_init(&table->lock, "storage.held", RANK_SPIN_MONITOR);
 	for (size_t i = 0; i < HELD_BUCKETS; i++)
 		list_init(&table->buckets[i]);
+	shares_init(&table->shares);
 }
 
 static struct list_head *bucket_locked(struct held_table *table, uint64_t ino)
@@ -40,21 +42,48 @@ static bool is_same_peer(const struct storage_peer *a, const struct storage_peer
 	return a->node == b->node && a->incarn == b->incarn;
 }
 
-struct held *held_begin(struct fs_inode *in)
+static bool take_share(struct held_table *table, const struct storage_peer *user)
+{
+	struct share *fresh = share_alloc();
+	bool taken = false;
+
+	if (fresh) {
+		spin_lock(&table->lock);
+		taken = share_take(&table->shares, user, &fresh);
+		spin_unlock(&table->lock);
+	}
+	kfree(fresh);
+	return taken;
+}
+
+static void held_free(struct held *h)
+{
+	spin_lock(&h->table->lock);
+	share_give(&h->table->shares, &h->user);
+	spin_unlock(&h->table->lock);
+	kfree(h);
+}
+
+struct held *held_begin(struct held_table *table, struct fs_inode *in,
+			const struct storage_peer *user)
 {
 	struct held *h = kzalloc(sizeof(*h));
 	struct fs_inode *again;
 	struct fs_stat s;
 
-	if (!h)
+	if (!h || !take_share(table, user)) {
+		kfree(h);
 		return ERR_PTR(-ENOMEM);
+	}
+	h->table = table;
+	h->user = *user;
 	fs_inode_stat(in, &s);
 	h->ino = s.ino;
 	h->gen = s.gen;
 	/* A second reference: the caller puts its own. */
 	again = fs_inode_get(in->fs, s.ino, s.gen);
 	if (IS_ERR(again)) {
-		kfree(h);
+		held_free(h);
 		return ERR_CAST(again);
 	}
 	h->in = again;
@@ -67,7 +96,7 @@ static void let_go(struct held *h)
 {
 	fs_close_ref(h->in);
 	fs_inode_put(h->in);
-	kfree(h);
+	held_free(h);
 }
 
 void held_cancel(struct held *h)
@@ -89,13 +118,13 @@ static struct held *find_locked(struct held_table *table, const struct storage_p
 	return NULL;
 }
 
-void held_add(struct held_table *table, struct held *h, const struct storage_peer *user)
+void held_add(struct held *h)
 {
+	struct held_table *table = h->table;
 	bool known;
 
-	h->user = *user;
 	spin_lock(&table->lock);
-	known = find_locked(table, user, h->ino, h->gen);
+	known = find_locked(table, &h->user, h->ino, h->gen);
 	if (!known)
 		list_add(&h->link, bucket_locked(table, h->ino));
 	spin_unlock(&table->lock);
@@ -105,7 +134,7 @@ void held_add(struct held_table *table, struct held *h, const struct storage_pee
 
 int held_again(struct held_table *table, struct fs_inode *in, const struct storage_peer *user)
 {
-	struct held *h = held_begin(in);
+	struct held *h = held_begin(table, in, user);
 	struct fs_stat s;
 
 	if (IS_ERR(h))
@@ -114,7 +143,7 @@ int held_again(struct held_table *table, struct fs_inode *in, const struct stora
 	if (s.nlink)
 		held_cancel(h);
 	else
-		held_add(table, h, user);
+		held_add(h);
 	return 0;
 }
 

@@ -16,12 +16,14 @@
 #include <lib/list.h>
 
 #include "record.h"
+#include "share.h"
 
 #define HELD_BUCKETS 256u
 
 struct held_table {
 	struct spinlock lock; /* RANK_SPIN_MONITOR */
 	struct list_head buckets[HELD_BUCKETS] __guarded_by(&lock);
+	struct shares shares __guarded_by(&lock); /* of users: what is held, and places for it */
 };
 
 /* A place for a file in the table, made before the change, which it must not fail. */
@@ -30,10 +32,14 @@ struct held;
 void held_table_init(struct held_table *table);
 void held_table_destroy(struct held_table *table);
 
-/* Before a change that may take the last name of @in.  ERR_PTR, as fs_inode_get(). */
-struct held *held_begin(struct fs_inode *in);
-/* After it, if @in has no name left: it is held for @user. */
-void held_add(struct held_table *table, struct held *h, const struct storage_peer *user);
+/*
+ * Before a change of @user that may take the last name of @in.  ERR_PTR, as fs_inode_get(), and
+ * -ENOMEM too when SHARE_MAX files are held for @user.
+ */
+struct held *held_begin(struct held_table *table, struct fs_inode *in,
+			const struct storage_peer *user);
+/* After it, if @in has no name left: it is held for the user. */
+void held_add(struct held *h);
 /* @in, which may have no name left, is held for @user if so. -ENOMEM, or as fs_inode_get(). */
 int held_again(struct held_table *table, struct fs_inode *in, const struct storage_peer *user)
 	__must_check;

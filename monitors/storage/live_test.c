@@ -396,10 +396,43 @@ static void stable_answers(struct ktest *t)
 	kfree(st);
 }
 
+/* A node's claims have a limit, and a claim that goes over to another one counts there. */
+static void one_node_does_not_claim_all(struct ktest *t)
+{
+	const struct proto_file f[] = { { 100, 1, NODE }, { 101, 1, NODE }, { 102, 1, NODE } };
+	struct storage *st = kzalloc(sizeof(*st));
+	uint64_t epoch, again;
+	uint32_t node;
+
+	ASSERT_TRUE(t, st);
+	start(st);
+	st->claims.shares.max = 2;
+	EXPECT_EQ(t, claim_take(&st->claims, &f[0], &m0, &epoch, &node), 0);
+	EXPECT_EQ(t, claim_take(&st->claims, &f[1], &m0, &epoch, &node), 0);
+	EXPECT_EQ(t, claim_take(&st->claims, &f[1], &m0, &again, &node), 0);
+	EXPECT_EQ(t, claim_take(&st->claims, &f[2], &m0, &epoch, &node), -ENOMEM);
+	EXPECT_EQ(t, claim_take(&st->claims, &f[2], &m1, &epoch, &node), 0);
+	claim_release(&st->claims, &f[1], &m0, again);
+	claim_release(&st->claims, &f[2], &m1, epoch);
+	EXPECT_EQ(t, claim_take(&st->claims, &f[2], &m0, &epoch, &node), 0);
+	EXPECT_EQ(t, claim_take(&st->claims, &f[1], &m0, &epoch, &node), -ENOMEM);
+	WRITE_ONCE(left_node, m0.node);
+	EXPECT_EQ(t, claim_take(&st->claims, &f[2], &m1, &epoch, &node), 0);
+	EXPECT_EQ(t, claim_take(&st->claims, &f[0], &m1, &epoch, &node), 0);
+	EXPECT_EQ(t, claim_take(&st->claims, &f[1], &m1, &epoch, &node), -ENOMEM);
+	claims_destroy(&st->claims);
+	EXPECT_TRUE(t, list_empty(&st->claims.shares.list));
+	kfree(st);
+}
+
 static const struct ktest_case cases[] = {
-	KTEST(pages_by_the_claim), KTEST(a_fence_before_the_successor),
-	KTEST(changes_once),       KTEST(a_claim_outlives_a_start_again),
-	KTEST(stable_answers),     { 0 },
+	KTEST(pages_by_the_claim),
+	KTEST(a_fence_before_the_successor),
+	KTEST(changes_once),
+	KTEST(a_claim_outlives_a_start_again),
+	KTEST(stable_answers),
+	KTEST(one_node_does_not_claim_all),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "storage.live", .cases = cases };
 KTEST_SUITE(suite);

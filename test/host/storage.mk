@@ -3,7 +3,7 @@
 prog-y += storage
 storage-objs := \
 	$(addprefix monitors/storage/,change.o claim.o dispatch.o file.o grace.o held.o live.o \
-		path.o permit.o record.o storage.o change_test.o live_test.o memfs_test.o \
+		path.o permit.o record.o share.o storage.o change_test.o live_test.o memfs_test.o \
 		service_test.o toy_image_test.o) \
 	$(addprefix monitors/proto/,ms.o ps.o ps_change.o types.o) \
 	$(addprefix drivers/block/,blkbatch.o blkdev.o)

@@ -14,7 +14,7 @@ files-objs    := $(addprefix monitors/processor/vfs/,fs_state.o mount.o storagef
 		storagefs_change.o walk.o) \
 	$(addprefix monitors/processor/client/,change.o storage.o) \
 	$(addprefix monitors/storage/,change.o claim.o grace.o held.o memfs_test.o permit.o \
-		record.o storage.o) \
+		record.o share.o storage.o) \
 	$(addprefix monitors/proto/,ms.o ps.o ps_change.o types.o) \
 	$(addprefix drivers/block/,blkbatch.o blkdev.o) monitors/processor/account/account.o \
 	test/host/files_server.o test/host/files_test.o
