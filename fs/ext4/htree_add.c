@@ -377,6 +377,14 @@ static void make_root(struct ext4_inode *dir, struct bcache_buf *buf, uint32_t l
 	set_count(entries, dx_limit(fs, true), 1);
 }
 
+/* Where the entries behind ".." begin; what ".." has room for beyond its name is no entry. */
+static uint32_t behind_dots(const struct ext4_fs *fs, const uint8_t *data)
+{
+	const struct ext4_dirent_disk *dotdot = (const void *)(data + 12);
+
+	return 12 + ext4_rec_len(dotdot->rec_len, fs->block_size);
+}
+
 /* Do "." and ".." stand where an index's root needs them? */
 static bool dots_in_place(const struct ext4_fs *fs, const uint8_t *data)
 {
@@ -393,7 +401,7 @@ int ext4_htree_make(struct ext4_op *op, struct ext4_inode *dir)
 	struct bcache_buf *root, *leaf = NULL;
 	struct hashed *e = kcalloc(fs->block_size / 12 + 1, sizeof(*e));
 	struct htree_walk w = { .dir = dir };
-	uint32_t len, lblk, n;
+	uint32_t len, lblk, n, from;
 	int err;
 
 	if (!e)
@@ -418,9 +426,10 @@ int ext4_htree_make(struct ext4_op *op, struct ext4_inode *dir)
 		goto out;
 	}
 	w.version = htree_hash_version(fs, fs->def_hash_version);
-	/* Behind "." and "..": the positions count from there. */
-	n = hash_leaf(&w, root->data + 24, len > 24 ? len - 24 : 0, e);
-	pack(dir, leaf->data, root->data + 24, e, n);
+	/* Behind "." and "..", within the block, as was checked: the positions count from there. */
+	from = behind_dots(fs, root->data);
+	n = hash_leaf(&w, root->data + from, len - from, e);
+	pack(dir, leaf->data, root->data + from, e, n);
 	err = ext4_leaf_dirty(op, dir, leaf);
 	if (!err) {
 		make_root(dir, root, lblk);

@@ -325,6 +325,87 @@ static void hostile_chains(struct ktest *t)
 	}
 }
 
+/* --- an index made of a block that others wrote --- */
+
+#define LONG_NAME 255u
+
+static const char *long_name(char c)
+{
+	static char name[LONG_NAME + 1];
+
+	memset(name, c, LONG_NAME);
+	return name;
+}
+
+static struct fs_inode *make(struct fs_inode *dir, const char *name, uint32_t mode)
+{
+	const struct fs_new what = { .mode = mode };
+
+	return fs_create(dir, name, strlen(name), &what, change());
+}
+
+/* Put @left behind ".." of the directory with a long name of 'a's; the journal has copies of it. */
+static uint32_t damage(struct fixture *r, const uint8_t left[8])
+{
+	uint8_t *image = logdisk_bytes(r->disk);
+	uint32_t n = 0;
+
+	for (uint64_t at = 0; at < logdisk_len(r->disk); at += 1024) {
+		if (memcmp(image + at + 36 + 8, long_name('a'), LONG_NAME))
+			continue;
+		memcpy(image + at + 24, left, 8);
+		n++;
+	}
+	return n;
+}
+
+/*
+ * Other writers may leave a removed entry's number in the space that ".." takes over, and
+ * a hostile disk has anything there: nothing in that space is an entry.
+ */
+static void an_index_takes_no_removed_names(struct ktest *t)
+{
+	static const uint8_t left[][8] = {
+		{ 12, 0, 0, 0, 12, 0, 1, 1 },  /* as such a writer leaves it */
+		{ 12, 0, 0, 0, 0, 0, 255, 1 }, /* a loop */
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(left); i++) {
+		struct fs_inode *dir, *in;
+		struct fixture r;
+
+		start(&r, t, "-t ext3 -b 1024 -J size=1");
+		dir = make(r.root, "dir", S_IFDIR | 0755);
+		MUST(!IS_ERR(dir));
+		fs_inode_put(make(dir, "x", S_IFREG | 0644));
+		for (char c = 'a'; c <= 'c'; c++)
+			fs_inode_put(make(dir, long_name(c), S_IFREG | 0644));
+		MUST(!fs_unlink(dir, "x", 1, change()));
+		fs_inode_put(dir);
+		unmount(&r);
+		MUST(!mount_image(&r));
+		MUST(damage(&r, left[i]));
+		dir = fs_lookup(r.root, "dir", 3);
+		MUST(!IS_ERR(dir));
+		in = make(dir, long_name('d'), S_IFREG | 0644);
+		MUST(!IS_ERR(in));
+		fs_inode_put(in);
+		in = fs_lookup(dir, "x", 1);
+		EXPECT_EQ(t, PTR_ERR(in), -ENOENT);
+		if (!IS_ERR(in))
+			fs_inode_put(in);
+		for (char c = 'a'; c <= 'd'; c++) {
+			in = fs_lookup(dir, long_name(c), LONG_NAME);
+			MUST(!IS_ERR(in));
+			fs_inode_put(in);
+		}
+		fs_inode_put(dir);
+		unmount(&r);
+		expect_clean(&r);
+		finish(&r);
+	}
+}
+
 /* --- the record of changes --- */
 
 #define NR_NAMES 12u
@@ -550,6 +631,7 @@ static const struct ktest_case remount_cases[] = {
 	KTEST(open_files_outlive_a_crash),
 	KTEST(half_a_truncation_is_finished),
 	KTEST(hostile_chains),
+	KTEST(an_index_takes_no_removed_names),
 	KTEST(changes_are_recorded_with_the_tree),
 	KTEST(damaged_records_are_ignored),
 	KTEST(a_small_disk_has_no_record),
