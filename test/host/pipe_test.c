@@ -378,6 +378,38 @@ static void a_killed_writer_passes_on(struct ktest *t)
 	file_put(shared[1]);
 }
 
+/* A thread with the lock waits for a node: both ends of another program close, and are gone. */
+static void an_end_waits_for_no_copy(struct ktest *t)
+{
+	const uint64_t frames = frames_free_count();
+	struct mover slow, waiter;
+	struct file *ends[2];
+
+	for (int writes = 0; writes < 2; writes++) {
+		fake_task(1);
+		fake_slow_begin();
+		ASSERT_EQ(t, pipe_open(0, shared), 0);
+		ends[0] = shared[0];
+		ends[1] = shared[1];
+		if (!writes)
+			EXPECT_EQ(t, put(ends[1], &(uint8_t){ 1 }, 1), 1);
+		mover_start(&slow, writes, true);
+		(void)fake_slow_go(NULL);
+		/* The other end; this returns though the lock is not free. */
+		file_put(ends[!writes]);
+		EXPECT_FALSE(t, mover_over(&slow));
+		fake_slow_answer();
+		thread_join(slow.thread);
+		EXPECT_EQ(t, slow.ret, 1);
+		/* It has been counted out: the end of file, or a pipe that is broken. */
+		mover_start(&waiter, writes, false);
+		thread_join(waiter.thread);
+		EXPECT_EQ(t, waiter.ret, writes ? -EPIPE : 0);
+		file_put(ends[writes]);
+	}
+	EXPECT_EQ(t, frames_free_count(), frames);
+}
+
 static const struct ktest_case pipe_cases[] = {
 	KTEST(bytes_against_a_queue),
 	KTEST(records_stay_whole),
@@ -387,6 +419,7 @@ static const struct ktest_case pipe_cases[] = {
 	KTEST(limits),
 	KTEST(a_killed_reader_passes_on),
 	KTEST(a_killed_writer_passes_on),
+	KTEST(an_end_waits_for_no_copy),
 	{ 0 },
 };
 static const struct ktest_suite pipe_suite = { .name = "ipc.pipe", .cases = pipe_cases };

@@ -143,6 +143,40 @@ static void a_reader_is_killed_at_the_lock(struct ktest *t)
 	file_put(ends[1]);
 }
 
+/*
+ * A receiver has the lock of the receivers in a copy to a page whose node is silent; the other end
+ * shuts down and closes for good.
+ */
+static void an_end_waits_for_no_copy(struct ktest *t)
+{
+	static const uint32_t types[] = { SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM };
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		struct mover slow = { .user = true };
+		struct socket *other;
+
+		fake_task(1);
+		fake_pair(types[i], ends);
+		EXPECT_EQ(t, move_some(ends[1], true, 1), 1);
+		slow.f = ends[0];
+		other = socket_of(ends[1]);
+		fake_slow_begin();
+		mover_start(&slow);
+		fake_slow_go(NULL);
+		EXPECT_EQ(t, other->ops->shutdown(other, SHUT_RDWR), 0);
+		file_put(ends[1]);
+		EXPECT_FALSE(t, slow.over);
+		fake_slow_answer();
+		thread_join(slow.thread);
+		EXPECT_EQ(t, slow.ret, 1);
+		if (types[i] == SOCK_DGRAM) /* as on Linux, no end is told of */
+			EXPECT_EQ(t, move_some(ends[0], false, 1), -EAGAIN);
+		else
+			EXPECT_EQ(t, move_some(ends[0], false, 1), 0);
+		file_put(ends[0]);
+	}
+}
+
 /* A reader makes room by what it takes before it waits for more: the writer has to be told. */
 static void one_that_waits_for_all_makes_room(struct ktest *t)
 {
@@ -167,11 +201,9 @@ static void one_that_waits_for_all_makes_room(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(a_reader_is_killed_asleep),
-	KTEST(a_writer_is_killed_asleep),
-	KTEST(a_reader_is_killed_at_the_lock),
-	KTEST(one_that_waits_for_all_makes_room),
-	{ 0 },
+	KTEST(a_reader_is_killed_asleep),         KTEST(a_writer_is_killed_asleep),
+	KTEST(a_reader_is_killed_at_the_lock),    KTEST(an_end_waits_for_no_copy),
+	KTEST(one_that_waits_for_all_makes_room), { 0 },
 };
 static const struct ktest_suite suite = { .name = "socket.waits", .cases = cases };
 KTEST_SUITE(suite);

@@ -11,7 +11,9 @@
  *		being empty, and a read wakes one writer when it stops being full. A woken thread
  *		that leaves something behind wakes the next one, and so does one that is killed
  *		before it has looked. The last close of a side wakes the whole other side.
- * Locking:	pipe.lock (RANK_PIPE) is held over the copies, which may fault and sleep. head,
+ * Locking:	pipe.lock (RANK_PIPE) is held over the copies, which may fault and sleep, so it is
+ *		taken killably; the close of an end does not wait for it at all: who has the lock
+ *		counts the end out when it takes it or lets go (pipe_lock(), pipe_unlock()). head,
  *		tail, nr_slots, readers and writers change under it and are read without it by poll
  *		and by wait conditions.
  * Failure:	as Linux: bytes moved before a fault or a signal are returned.
@@ -154,6 +156,67 @@ static void ring_destroy(struct pipe *p) __must_hold(&p->lock)
 	__atomic_store_n(&p->nr_slots, 0, __ATOMIC_RELEASE);
 }
 
+/* --- the end of an end --------------------------------------------------------------- */
+
+static bool has_closed(const struct pipe *p)
+{
+	return __atomic_load_n(&p->r_closed, __ATOMIC_SEQ_CST) ||
+	       __atomic_load_n(&p->w_closed, __ATOMIC_SEQ_CST);
+}
+
+/* Ends that have closed since do not count any more; if a side has none left, all wake. */
+static void count_out(struct pipe *p) __must_hold(&p->lock)
+{
+	const uint32_t r = __atomic_exchange_n(&p->r_closed, 0, __ATOMIC_SEQ_CST);
+	const uint32_t w = __atomic_exchange_n(&p->w_closed, 0, __ATOMIC_SEQ_CST);
+
+	assert_mutex_held(&p->lock);
+	ASSERT(r <= p->readers && w <= p->writers);
+	if (!r && !w)
+		return;
+	__atomic_store_n(&p->readers, p->readers - r, __ATOMIC_RELEASE);
+	__atomic_store_n(&p->writers, p->writers - w, __ATOMIC_RELEASE);
+	if (!p->readers && !p->writers)
+		ring_destroy(p);
+	if (!p->readers || !p->writers) {
+		wake_all(&p->rd_wait);
+		wake_all(&p->wr_wait);
+	}
+}
+
+int pipe_lock(struct pipe *p)
+{
+	const int err = mutex_lock_killable(&p->lock);
+
+	if (!err && has_closed(p))
+		count_out(p);
+	return err;
+}
+
+/*
+ * Ordering: who closes an end says so and then tries the lock; we let go of the lock and then look.
+ * One of the two sees the other.
+ */
+void pipe_unlock(struct pipe *p)
+	__no_lock_analysis("takes the lock again for an end that was closed meanwhile")
+{
+	do {
+		count_out(p);
+		mutex_unlock(&p->lock);
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	} while (has_closed(p) && mutex_trylock(&p->lock));
+}
+
+/* Never waits: the lock may be held for as long as a node is silent. */
+static void close_end(struct pipe *p, const struct file *f)
+{
+	__atomic_fetch_add(&p->r_closed, file_readable(f), __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&p->w_closed, file_writable(f), __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (mutex_trylock(&p->lock))
+		pipe_unlock(p);
+}
+
 void pipe_put(struct pipe *p)
 {
 	if (!refcount_dec_and_test(&p->refs))
@@ -218,7 +281,7 @@ ssize_t pipe_take(struct pipe *p, struct uio *uio, bool nonblock)
 
 	if (!uio->left)
 		return 0;
-	ret = mutex_lock_killable(&p->lock);
+	ret = pipe_lock(p);
 	if (ret)
 		return ret;
 	for (;;) {
@@ -230,11 +293,11 @@ ssize_t pipe_take(struct pipe *p, struct uio *uio, bool nonblock)
 			ret = -EAGAIN;
 			break;
 		}
-		mutex_unlock(&p->lock);
+		pipe_unlock(p);
 		if (wait_event_interruptible(&p->rd_wait, pipe_may_read(p)))
 			return -ERESTARTSYS;
 		slept = true;
-		ret = mutex_lock_killable(&p->lock);
+		ret = pipe_lock(p);
 		if (ret) { /* killed: the wake-up that came to us is another reader's */
 			pipe_wake(&p->rd_wait);
 			return ret;
@@ -242,7 +305,7 @@ ssize_t pipe_take(struct pipe *p, struct uio *uio, bool nonblock)
 	}
 	room = was_full && !pipe_full(p);
 	more = slept && !pipe_empty(p);
-	mutex_unlock(&p->lock);
+	pipe_unlock(p);
 	if (room)
 		pipe_wake(&p->wr_wait);
 	if (more)
@@ -333,7 +396,7 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 
 	if (!uio->left)
 		return 0;
-	err = mutex_lock_killable(&p->lock);
+	err = pipe_lock(p);
 	if (err)
 		return err;
 	was_empty = p->head == p->tail;
@@ -349,12 +412,12 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 			err = -EAGAIN;
 			break;
 		}
-		mutex_unlock(&p->lock);
+		pipe_unlock(p);
 		if (was_empty)
 			pipe_wake(&p->rd_wait);
 		err = wait_event_interruptible(&p->wr_wait, pipe_may_write(p));
 		slept = true;
-		if (mutex_lock_killable(&p->lock)) { /* as in pipe_read() */
+		if (pipe_lock(p)) { /* as in pipe_read() */
 			pipe_wake(&p->wr_wait);
 			return done ? done : -EINTR;
 		}
@@ -364,7 +427,7 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 	}
 	room = slept && !pipe_full(p);
 	was_empty = was_empty && p->head != p->tail;
-	mutex_unlock(&p->lock);
+	pipe_unlock(p);
 	if (was_empty || (done && waitqueue_watched(&p->rd_wait))) /* edges, for epoll */
 		pipe_wake(&p->rd_wait);
 	if (room)
@@ -417,14 +480,17 @@ static long pipe_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 {
 	struct pipe *p = f->private;
 	uint64_t bytes = 0;
+	int err;
 
 	if (cmd != FIONREAD)
 		return -ENOTTY;
-	mutex_lock(&p->lock);
+	err = pipe_lock(p);
+	if (err)
+		return err;
 	for (uint32_t i = p->tail; i != p->head; i++)
 		bytes += pipe_slot_at(p, i)->len;
 	bytes += p->back.len;
-	mutex_unlock(&p->lock);
+	pipe_unlock(p);
 	return put_user_u32((uint32_t)bytes, (void __user *)arg);
 }
 
@@ -447,23 +513,6 @@ static int pipe_stat(struct file *f, struct file_attr *attr)
 static int fifo_stat(struct file *f, struct file_attr *attr)
 {
 	return inode_getattr(f->inode, attr);
-}
-
-static void close_end(struct pipe *p, const struct file *f)
-{
-	bool gone;
-
-	mutex_lock(&p->lock);
-	__atomic_store_n(&p->readers, p->readers - file_readable(f), __ATOMIC_RELEASE);
-	__atomic_store_n(&p->writers, p->writers - file_writable(f), __ATOMIC_RELEASE);
-	gone = !p->readers || !p->writers;
-	if (!p->readers && !p->writers)
-		ring_destroy(p);
-	mutex_unlock(&p->lock);
-	if (gone) {
-		wake_all(&p->rd_wait);
-		wake_all(&p->wr_wait);
-	}
 }
 
 static void pipe_release(struct file *f)
@@ -523,7 +572,7 @@ static struct file *end_create(struct pipe *p, uint32_t flags)
 	f->private = p;
 	mutex_lock(&p->lock);
 	open_end_locked(p, f);
-	mutex_unlock(&p->lock);
+	pipe_unlock(p);
 	return f;
 }
 
@@ -570,13 +619,15 @@ int fifo_open(struct file *f, struct pipe *p)
 	bool alone;
 	int err;
 
-	mutex_lock(&p->lock);
+	err = pipe_lock(p);
+	if (err)
+		return err;
 	if (acc == O_WRONLY && file_nonblock(f) && !p->readers)
 		err = -ENXIO;
 	else
 		err = ring_create(p, cred_current()->fsuid);
 	if (err) {
-		mutex_unlock(&p->lock);
+		pipe_unlock(p);
 		return err;
 	}
 	r_seen = p->r_opened;
@@ -588,7 +639,7 @@ int fifo_open(struct file *f, struct pipe *p)
 	f->private = p;
 	refcount_inc(&p->refs);
 	open_end_locked(p, f);
-	mutex_unlock(&p->lock);
+	pipe_unlock(p);
 	wake_all(&p->rd_wait);
 	wake_all(&p->wr_wait);
 	if (alone && acc == O_RDONLY)
@@ -644,14 +695,16 @@ long pipe_set_size(struct pipe *p, uint64_t bytes)
 		return -EINVAL;
 	while (((uint64_t)nr << PAGE_SHIFT) < bytes)
 		nr *= 2;
-	mutex_lock(&p->lock);
+	err = pipe_lock(p);
+	if (err)
+		return err;
 	if (nr > p->nr_slots && ((uint64_t)nr << PAGE_SHIFT) > PIPE_MAX_SIZE &&
 	    !capable(CAP_SYS_RESOURCE))
 		err = -EPERM;
 	else
 		err = resize_locked(p, nr);
 	room = !pipe_full(p);
-	mutex_unlock(&p->lock);
+	pipe_unlock(p);
 	if (room)
 		wake_all(&p->wr_wait);
 	return err ? err : (long)nr << PAGE_SHIFT;

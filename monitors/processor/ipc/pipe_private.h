@@ -31,6 +31,7 @@ struct pipe {
 	uint32_t reserved;           /* grows under lock: free slots that splices will fill */
 	uint32_t readers, writers;   /* lock: open ends */
 	uint32_t r_opened, w_opened; /* lock: ends ever opened, for those who wait for one */
+	uint32_t r_closed, w_closed; /* atomic: of readers and writers, not counted out yet */
 	uint8_t *spares[MAX_SPARES] __guarded_by(&lock);
 	unsigned int nr_spares __guarded_by(&lock);
 	uint32_t nr_pages __guarded_by(&lock);      /* in slots and spares */
@@ -86,6 +87,10 @@ static inline void pipe_wake(struct waitqueue *wq)
 	if (waitqueue_active(wq))
 		wake_one(wq);
 }
+
+/* Take and leave the ring.  -EINTR: killed. */
+int pipe_lock(struct pipe *p) __acquires_if_0(&p->lock) __must_check;
+void pipe_unlock(struct pipe *p) __releases(&p->lock);
 
 /* A page for a slot, charged to the ring's program; NULL: no memory. */
 uint8_t *pipe_page_get(struct pipe *p) __must_hold(&p->lock);

@@ -36,17 +36,17 @@
 /* Wait for room: how many slots, at most @want, are reserved to the caller. */
 static int reserve(struct pipe *p, unsigned int want, bool nonblock)
 {
-	int ret = mutex_lock_killable(&p->lock);
+	int ret = pipe_lock(p);
 
 	if (ret)
 		return ret;
 	while (p->readers && pipe_full(p)) {
-		mutex_unlock(&p->lock);
+		pipe_unlock(p);
 		if (nonblock)
 			return -EAGAIN;
 		if (wait_event_interruptible(&p->wr_wait, pipe_may_write(p)))
 			return -ERESTARTSYS;
-		ret = mutex_lock_killable(&p->lock);
+		ret = pipe_lock(p);
 		if (ret) { /* killed: the wake-up that came to us is another writer's */
 			pipe_wake(&p->wr_wait);
 			return ret;
@@ -58,7 +58,7 @@ static int reserve(struct pipe *p, unsigned int want, bool nonblock)
 		ret = (int)MIN(p->nr_slots - (p->head - p->tail) - p->reserved, want);
 		__atomic_add_fetch(&p->reserved, (uint32_t)ret, __ATOMIC_RELEASE);
 	}
-	mutex_unlock(&p->lock);
+	pipe_unlock(p);
 	return ret;
 }
 
@@ -93,7 +93,7 @@ static ssize_t push_locked(struct pipe *p, const uint8_t *buf, size_t len) __mus
 /* @len bytes into the @nr slots that are reserved: how many are there, or an errno. */
 static ssize_t push(struct pipe *p, const uint8_t *buf, size_t len, int nr)
 {
-	ssize_t ret = mutex_lock_killable(&p->lock);
+	ssize_t ret = pipe_lock(p);
 	bool room;
 
 	if (ret) {
@@ -103,7 +103,7 @@ static ssize_t push(struct pipe *p, const uint8_t *buf, size_t len, int nr)
 	__atomic_sub_fetch(&p->reserved, (uint32_t)nr, __ATOMIC_RELEASE);
 	ret = push_locked(p, buf, len);
 	room = !pipe_full(p);
-	mutex_unlock(&p->lock);
+	pipe_unlock(p);
 	if (ret > 0)
 		pipe_wake(&p->rd_wait);
 	if (room)
@@ -207,26 +207,26 @@ static ssize_t from_file(const struct end *in, struct pipe *p, uint8_t *buf, uin
 /* The page for what is to be put back is there before something is taken. */
 static int prepare_back(struct pipe *p)
 {
-	int err = mutex_lock_killable(&p->lock);
+	int err = pipe_lock(p);
 
 	if (err)
 		return err;
 	if (!p->back.page)
 		p->back.page = pipe_page_get(p);
 	err = p->back.page ? 0 : -ENOMEM;
-	mutex_unlock(&p->lock);
+	pipe_unlock(p);
 	return err;
 }
 
 static void put_back(struct pipe *p, const uint8_t *buf, size_t len)
 {
-	if (mutex_lock_killable(&p->lock))
+	if (pipe_lock(p))
 		return; /* killed, while the pipe's holder waits for a node: as if we had read it */
 	memcpy(p->back.page, buf, len);
 	p->back.off = 0;
 	p->back.len = (uint32_t)len;
 	__atomic_store_n(&p->back_len, (uint32_t)len, __ATOMIC_RELEASE);
-	mutex_unlock(&p->lock);
+	pipe_unlock(p);
 	pipe_wake(&p->rd_wait);
 }
 
@@ -326,7 +326,7 @@ static ssize_t pipe_to_pipe(struct pipe *in, struct pipe *out, uint8_t *buf, uin
 /* Up to @len bytes of what @p has, which keeps them. */
 static ssize_t peek(struct pipe *p, uint8_t *buf, size_t len)
 {
-	ssize_t done = mutex_lock_killable(&p->lock);
+	ssize_t done = pipe_lock(p);
 	uint32_t n;
 
 	if (done)
@@ -342,7 +342,7 @@ static ssize_t peek(struct pipe *p, uint8_t *buf, size_t len)
 		memcpy(buf + done, s->page + s->off, n);
 		done += (ssize_t)n;
 	}
-	mutex_unlock(&p->lock);
+	pipe_unlock(p);
 	return done;
 }
 
