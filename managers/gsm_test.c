@@ -11,7 +11,7 @@ static void the_cache_node_depends_on_the_file_alone(struct ktest *t)
 	bool seen[3] = { false };
 
 	for (uint64_t ino = 1; ino < 60; ino++) {
-		const struct proto_file file = { ino, 1, 21 };
+		const struct proto_file file = { .ino = ino, .gen = 1, .node = 21 };
 		const uint32_t node = gsm_hash.cache_node(&memories, &file);
 
 		EXPECT_EQ(t, node, gsm_hash.cache_node(&memories, &file));
@@ -26,7 +26,8 @@ static void another_generation_is_another_file(struct ktest *t)
 	bool differs = false;
 
 	for (uint32_t gen = 1; gen < 20; gen++) {
-		const struct proto_file file = { 7, gen, 21 }, next = { 7, gen + 1, 21 };
+		const struct proto_file file = { .ino = 7, .gen = gen, .node = 21 },
+					next = { .ino = 7, .gen = gen + 1, .node = 21 };
 
 		differs |= gsm_hash.cache_node(&memories, &file) !=
 			   gsm_hash.cache_node(&memories, &next);

@@ -67,7 +67,11 @@ static int vma_file_decode(const struct pm_vma_wire *w, struct pm_vma *vma)
 		return proto_file_decode(&w->file, &vma->file);
 	vma->object = le64_to_cpu(w->file.ino);
 	vma->file = (struct proto_file){ 0 };
-	return le32_to_cpu(w->file.gen) || le32_to_cpu(w->file.node) ? -EPROTO : 0;
+	return le32_to_cpu(w->file.gen) || le32_to_cpu(w->file.node) ||
+			       le32_to_cpu(w->file.vnode) || le32_to_cpu(w->file.reserved) ||
+			       le64_to_cpu(w->file.seal)
+		       ? -EPROTO
+		       : 0;
 }
 
 /* The wire's file is pm_vma_encode()'s and vma_file_decode()'s: it may be an object. */

@@ -14,7 +14,7 @@ static const struct pm_vma file_vma = {
 	.end = 0x403000,
 	.pgoff = 2,
 	.file_bytes = 0x1234,
-	.file = { 77, 3, 21 },
+	.file = { 77, 3, 21, 2, 0x5ea1 },
 	.prot = PM_PROT_READ | PM_PROT_WRITE,
 	.flags = PM_VMA_FILE,
 	.cache_node = 12,
@@ -49,7 +49,7 @@ static const struct pm_grant grant = { 11, 64, 3 };
 	}
 
 VARIABLE_SAMPLE(pm_exec_req, { .aspace = 1,
-			       .file = { 77, 3, 21 },
+			       .file = { 77, 3, 21, 2, 0x5ea1 },
 			       .stack_size = 0x800000,
 			       .random_seed = 5,
 			       .vnode = 2,
@@ -59,7 +59,7 @@ FIXED_SAMPLE(pm_mmap_req, { .aspace = 1,
 			    .addr = 0x10000,
 			    .len = 0x3000,
 			    .pgoff = 7,
-			    .file = { 77, 3, 21 },
+			    .file = { 77, 3, 21, 2, 0x5ea1 },
 			    .prot = PM_PROT_READ,
 			    .flags = PM_MAP_FIXED | PM_MAP_SHARED,
 			    .want_credits = 4 })
@@ -132,7 +132,7 @@ FIXED_SAMPLE(mp_oom_req, { .total = 1000, .flags = MP_OOM_END, .pid = 77 })
 FIXED_SAMPLE(mp_oom_rep, { .badness = -5, .frames = 40, .pid = 77, .state = MP_OOM_CANDIDATE })
 FIXED_SAMPLE(mm_expect_req, { .aspace = 1, .from = 11, .processor = 2, .vnode = 3 })
 FIXED_SAMPLE(mm_relieve_req, { .aspace = 1, .index = 3, .to = 12 })
-VARIABLE_SAMPLE(pm_file_fetch_req, { .file = { 77, 3, 21 },
+VARIABLE_SAMPLE(pm_file_fetch_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 				     .pgoff = 4,
 				     .version = 8,
 				     .nr_pages = 2,
@@ -190,13 +190,14 @@ VARIABLE_SAMPLE(mm_load_req,
 		  .vmas = { { .start = 0x10000, .end = 0x20000, .prot = PM_PROT_READ },
 			    { .start = 0x20000, .end = 0x600000, .prot = PM_PROT_WRITE } },
 		  .vregions = { { 0, 1 }, { 2, 7 } } })
-FIXED_SAMPLE(mm_file_read_req, { .file = { 77, 3, 21 }, .offset = 64, .len = MM_FILE_READ_MAX })
-VARIABLE_SAMPLE(ms_read_req, { .file = { 77, 3, 21 },
+FIXED_SAMPLE(mm_file_read_req,
+	     { .file = { 77, 3, 21, 2, 0x5ea1 }, .offset = 64, .len = MM_FILE_READ_MAX })
+VARIABLE_SAMPLE(ms_read_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 			       .pgoff = 4,
 			       .nr_pages = 1,
 			       .pages = { { 0x1000, 2, 4096 } } })
 FIXED_SAMPLE(ms_read_rep, { .nr_valid = 1, .last_bytes = 1, .file_size = 4097, .version = 3 })
-FIXED_SAMPLE(pm_file_open_req, { .file = { 77, 3, 21 } })
+FIXED_SAMPLE(pm_file_open_req, { .file = { 77, 3, 21, 2, 0x5ea1 } })
 FIXED_SAMPLE(pm_file_state, { .size = 4097,
 			      .version = 9,
 			      .mtime_s = -5,
@@ -204,14 +205,14 @@ FIXED_SAMPLE(pm_file_state, { .size = 4097,
 			      .errors = 1,
 			      .pos = 4000,
 			      .before = 8 })
-VARIABLE_SAMPLE(pm_file_write_req, { .file = { 77, 3, 21 },
+VARIABLE_SAMPLE(pm_file_write_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 				     .size = 12298,
 				     .mtime_s = 5,
 				     .mtime_ns = 7,
 				     .flags = PM_FILE_SYNC | PM_FILE_DATASYNC,
 				     .nr_pages = 2,
 				     .pages = { { 1, 0, 4096 }, { 3, 4, 6 } } })
-FIXED_SAMPLE(pm_file_change_req, { .file = { 77, 3, 21 },
+FIXED_SAMPLE(pm_file_change_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 				   .op = PROTO_FILE_PUNCH,
 				   .off = 5,
 				   .len = 4096,
@@ -219,7 +220,7 @@ FIXED_SAMPLE(pm_file_change_req, { .file = { 77, 3, 21 },
 				   .mtime_ns = 7,
 				   .client = 2,
 				   .seq = 3 })
-FIXED_SAMPLE(ms_claim_req, { .file = { 77, 3, 21 }, .epoch = 8 })
+FIXED_SAMPLE(ms_claim_req, { .file = { 77, 3, 21, 2, 0x5ea1 }, .epoch = 8 })
 FIXED_SAMPLE(ms_file_state, { .epoch = 8,
 			      .size = 4097,
 			      .version = 9,
@@ -228,7 +229,7 @@ FIXED_SAMPLE(ms_file_state, { .epoch = 8,
 			      .node = 11,
 			      .max_size = 1ull << 44,
 			      .pos = 4097 })
-FIXED_SAMPLE(ms_write_req, { .file = { 77, 3, 21 },
+FIXED_SAMPLE(ms_write_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 			     .epoch = 8,
 			     .pgoff = 1,
 			     .size = 12298,
@@ -238,7 +239,7 @@ FIXED_SAMPLE(ms_write_req, { .file = { 77, 3, 21 },
 			     .flags = MS_WRITE_SYNC | MS_WRITE_DATASYNC,
 			     .client = 2,
 			     .seq = 3 })
-FIXED_SAMPLE(ms_change_req, { .file = { 77, 3, 21 },
+FIXED_SAMPLE(ms_change_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 			      .epoch = 8,
 			      .op = PROTO_FILE_ZERO,
 			      .off = 5,
@@ -247,9 +248,9 @@ FIXED_SAMPLE(ms_change_req, { .file = { 77, 3, 21 },
 			      .mtime_ns = 7,
 			      .client = 2,
 			      .seq = 3 })
-FIXED_SAMPLE(ms_release_req, { .file = { 77, 3, 21 }, .epoch = 8 })
+FIXED_SAMPLE(ms_release_req, { .file = { 77, 3, 21, 2, 0x5ea1 }, .epoch = 8 })
 FIXED_SAMPLE(ms_declare_req, { .incarn = 0x10000007 })
-FIXED_SAMPLE(proto_attr, { .file = { 77, 3, 21 },
+FIXED_SAMPLE(proto_attr, { .file = { 77, 3, 21, 2, 0x5ea1 },
 			   .size = 10,
 			   .blocks = 8,
 			   .mtime_s = -5,
@@ -271,7 +272,9 @@ static ssize_t sample_pm_exec_rep(void)
 	rep.stack_bottom = PM_USER_TOP - 0x800000;
 	rep.vregion_size = 1 << 30;
 	rep.flags = PM_EXEC_STACK_X | PM_EXEC_INTERP;
-	rep.interp = (struct proto_attr){ .file = { 77, 3, 21 }, .mode = 0100755, .blksize = 4096 };
+	rep.interp = (struct proto_attr){ .file = { 77, 3, 21, 2, 0x5ea1 },
+					  .mode = 0100755,
+					  .blksize = 4096 };
 	rep.nr_vmas = 2;
 	rep.nr_vregions = 1;
 	rep.nr_grants = 1;
@@ -394,13 +397,13 @@ static const struct rejection {
 	{ "pm_exec_req", 0, 8, 0 },                   /* no space */
 	{ "pm_exec_req", 20, 4, 0x10000 },            /* no such node */
 	{ "pm_exec_req", 8, 8, 0 },                   /* a node, but no inode */
-	{ "pm_exec_req", 64, 8, 7 },                  /* a file and an object */
-	{ "pm_exec_req", 72, 4, 1 },                  /* a storage node without an object */
-	{ "pm_exec_req", 76, 4, 4097 },               /* too long a beginning */
-	{ "pm_exec_req", 24, 8, 0 },                  /* no stack */
-	{ "pm_exec_req", 24, 8, 0x800001 },           /* not whole pages */
-	{ "pm_exec_req", 48, 4, 33 },                 /* groups */
-	{ "pm_exec_req", 52, 4, 1 },                  /* cred flags */
+	{ "pm_exec_req", 80, 8, 7 },                  /* a file and an object */
+	{ "pm_exec_req", 88, 4, 1 },                  /* a storage node without an object */
+	{ "pm_exec_req", 92, 4, 4097 },               /* too long a beginning */
+	{ "pm_exec_req", 40, 8, 0 },                  /* no stack */
+	{ "pm_exec_req", 40, 8, 0x800001 },           /* not whole pages */
+	{ "pm_exec_req", 64, 4, 33 },                 /* groups */
+	{ "pm_exec_req", 68, 4, 1 },                  /* cred flags */
 	{ "pm_exec_rep", 0, 8, PM_USER_TOP + 1 },     /* entry */
 	{ "pm_exec_rep", 24, 8, 1 },                  /* interpreter not aligned */
 	{ "pm_exec_rep", 32, 8, 1 },                  /* brk not aligned */
@@ -415,10 +418,10 @@ static const struct rejection {
 	{ "pm_mmap_req", 16, 8, 0 },                  /* empty */
 	{ "pm_mmap_req", 16, 8, 0xfffffffffffff000 }, /* overflow */
 	{ "pm_mmap_req", 24, 8, UINT64_MAX >> 12 },   /* page offset overflows */
-	{ "pm_mmap_req", 48, 8, 5 },                  /* a file and an object */
-	{ "pm_mmap_req", 56, 4, 8 },                  /* protection */
-	{ "pm_mmap_req", 60, 4, 64 },                 /* flags */
-	{ "pm_mmap_req", 68, 4, 3 },                  /* a lease of a file's mapping */
+	{ "pm_mmap_req", 64, 8, 5 },                  /* a file and an object */
+	{ "pm_mmap_req", 72, 4, 8 },                  /* protection */
+	{ "pm_mmap_req", 76, 4, 64 },                 /* flags */
+	{ "pm_mmap_req", 84, 4, 3 },                  /* a lease of a file's mapping */
 	{ "pm_range_req", 8, 8, PM_USER_TOP },
 	{ "pm_range_req", 16, 8, 0 },
 	{ "pm_range_req", 24, 4, 8 },
@@ -503,14 +506,14 @@ static const struct rejection {
 	{ "pm_fill_vma_req", 8, 8, 1 },
 	{ "pm_fill_vma_rep", 8, 8, PM_USER_TOP + 4096 },
 	{ "pm_fill_vma_rep", 16, 8, UINT64_MAX >> 12 },
-	{ "pm_fill_vma_rep", 48, 4, 8 },
-	{ "pm_fill_vma_rep", 52, 4, 128 },
-	{ "pm_fill_vma_rep", 52, 4, PM_VMA_FILE | PM_VMA_LEASE },
-	{ "pm_fill_vma_rep", 52, 4, PM_VMA_FILE | PM_VMA_OBJECT },
-	{ "pm_fill_vma_rep", 52, 4, PM_VMA_OBJECT }, /* an object with a file's node */
-	{ "pm_fill_vma_rep", 52, 4, 0 },             /* a file without the flag */
-	{ "pm_fill_vma_rep", 56, 4, 0 },             /* a file without a cache node */
-	{ "pm_fill_vma_rep", 60, 4, 1 },
+	{ "pm_fill_vma_rep", 64, 4, 8 },
+	{ "pm_fill_vma_rep", 68, 4, 128 },
+	{ "pm_fill_vma_rep", 68, 4, PM_VMA_FILE | PM_VMA_LEASE },
+	{ "pm_fill_vma_rep", 68, 4, PM_VMA_FILE | PM_VMA_OBJECT },
+	{ "pm_fill_vma_rep", 68, 4, PM_VMA_OBJECT }, /* an object with a file's node */
+	{ "pm_fill_vma_rep", 68, 4, 0 },             /* a file without the flag */
+	{ "pm_fill_vma_rep", 72, 4, 0 },             /* a file without a cache node */
+	{ "pm_fill_vma_rep", 76, 4, 1 },
 	{ "pm_writeback_req", 8, 4, 0 },
 	{ "pm_writeback_req", 8, 4, 17 },
 	{ "pm_writeback_req", 12, 4, 4 }, /* zeroes: two pages, and the third is zero */
@@ -557,11 +560,11 @@ static const struct rejection {
 	{ "pm_fetch_ahead_req", 36, 4, 8192 },
 	{ "pm_fetch_ahead_rep", 4, 4, 1 },
 	{ "pm_file_fetch_req", 12, 4, 0 },
-	{ "pm_file_fetch_req", 16, 8, UINT64_MAX >> 12 },
-	{ "pm_file_fetch_req", 32, 4, 0 },
-	{ "pm_file_fetch_req", 32, 4, 33 },
-	{ "pm_file_fetch_req", 36, 4, 1 },
+	{ "pm_file_fetch_req", 32, 8, UINT64_MAX >> 12 },
+	{ "pm_file_fetch_req", 48, 4, 0 },
+	{ "pm_file_fetch_req", 48, 4, 33 },
 	{ "pm_file_fetch_req", 52, 4, 1 },
+	{ "pm_file_fetch_req", 68, 4, 1 },
 	{ "pm_file_fetch_rep", 0, 4, 33 },
 	{ "pm_file_fetch_rep", 0, 4, 0 }, /* bytes of no page */
 	{ "pm_file_fetch_rep", 4, 4, 0 },
@@ -571,17 +574,17 @@ static const struct rejection {
 	{ "pm_redirect", 8, 4, 0x10000 },
 	{ "pm_destroy_req", 0, 8, 0 },
 	{ "mm_map_req", 0, 8, 0 },
-	{ "mm_map_req", 72, 8, (PM_USER_TOP >> 12) + 1 }, /* more than a space has */
-	{ "mm_map_req", 72, 8, (1ull << 63) + 1 },
-	{ "mm_map_req", 80, 4, 4 }, /* phase */
-	{ "mm_map_req", 88, 4, 0 }, /* no vRegion */
-	{ "mm_map_req", 88, 4, 513 },
-	{ "mm_map_req", 92, 4, 20 }, /* too small vRegions */
-	{ "mm_map_req", 92, 4, 47 },
-	{ "mm_map_req", 96, 4, 0 },  /* no processor */
-	{ "mm_map_req", 100, 4, 0 }, /* no vNode */
-	{ "mm_map_req", 104, 8, 2 }, /* not ascending */
-	{ "mm_map_req", 120, 8, 3 }, /* outside the vma */
+	{ "mm_map_req", 88, 8, (PM_USER_TOP >> 12) + 1 }, /* more than a space has */
+	{ "mm_map_req", 88, 8, (1ull << 63) + 1 },
+	{ "mm_map_req", 96, 4, 4 },  /* phase */
+	{ "mm_map_req", 104, 4, 0 }, /* no vRegion */
+	{ "mm_map_req", 104, 4, 513 },
+	{ "mm_map_req", 108, 4, 20 }, /* too small vRegions */
+	{ "mm_map_req", 108, 4, 47 },
+	{ "mm_map_req", 112, 4, 0 }, /* no processor */
+	{ "mm_map_req", 116, 4, 0 }, /* no vNode */
+	{ "mm_map_req", 120, 8, 2 }, /* not ascending */
+	{ "mm_map_req", 136, 8, 3 }, /* outside the vma */
 	{ "mm_range_rep", 16, 4, 0 },
 	{ "mm_range_req", 16, 8, 0 },
 	{ "mm_range_req", 24, 8, (PM_USER_TOP >> 12) + 1 },
@@ -623,13 +626,14 @@ static const struct rejection {
 	{ "mm_load_req", 20, 4, 513 },
 	{ "mm_load_req", 24, 4, 0 },
 	{ "mm_load_req", 28, 4, 0 },           /* no vNode */
-	{ "mm_load_req", 96, 8, 0x1f000 },     /* a vma that begins in the one before */
-	{ "mm_load_req", 160, 8, 3 },          /* vRegions not ascending */
-	{ "mm_load_req", 176, 8, 1ull << 40 }, /* beyond user space */
-	{ "mm_file_read_req", 16, 8, 1ull << 63 },
-	{ "mm_file_read_req", 24, 4, 0 },
-	{ "mm_file_read_req", 24, 4, MM_FILE_READ_MAX + 1 },
+	{ "mm_load_req", 112, 8, 0x1f000 },    /* a vma that begins in the one before */
+	{ "mm_load_req", 192, 8, 3 },          /* vRegions not ascending */
+	{ "mm_load_req", 208, 8, 1ull << 40 }, /* beyond user space */
+	{ "mm_file_read_req", 32, 8, 1ull << 63 },
+	{ "mm_file_read_req", 40, 4, 0 },
+	{ "mm_file_read_req", 40, 4, MM_FILE_READ_MAX + 1 },
 	{ "pm_file_open_req", 12, 4, 0 }, /* a file of no node */
+	{ "pm_file_open_req", 20, 4, 1 },
 	{ "pm_file_state", 0, 8, 1ull << 63 },
 	{ "pm_file_state", 24, 4, 1000000000 },
 	{ "pm_file_state", 32, 8, 4098 }, /* behind the end */
@@ -637,34 +641,34 @@ static const struct rejection {
 	{ "pm_file_state", 40, 4, 11 }, /* another node, and a state */
 	{ "pm_file_state", 44, 4, 1 },
 	{ "pm_file_write_req", 12, 4, 0 },
-	{ "pm_file_write_req", 16, 8, 1ull << 63 },
-	{ "pm_file_write_req", 32, 4, 1000000000 },
-	{ "pm_file_write_req", 36, 4, 16 },             /* flags */
-	{ "pm_file_write_req", 36, 4, PM_FILE_EVERY },  /* with pages */
-	{ "pm_file_write_req", 36, 4, PM_FILE_INSIDE }, /* with a size */
-	{ "pm_file_write_req", 36, 4, PM_FILE_DATASYNC },
-	{ "pm_file_write_req", 40, 4, 33 },
-	{ "pm_file_write_req", 44, 4, 1 },
-	{ "pm_file_write_req", 48, 8, 1ull << 52 },
-	{ "pm_file_write_req", 48, 8, INT64_MAX >> PAGE_SHIFT }, /* ends behind INT64_MAX */
-	{ "pm_file_write_req", 48, 8, 3 },                       /* not before the next one */
-	{ "pm_file_write_req", 56, 2, 1 },                       /* beyond the page */
-	{ "pm_file_write_req", 58, 2, 0 },
-	{ "pm_file_write_req", 58, 2, 4097 },
+	{ "pm_file_write_req", 32, 8, 1ull << 63 },
+	{ "pm_file_write_req", 48, 4, 1000000000 },
+	{ "pm_file_write_req", 52, 4, 16 },             /* flags */
+	{ "pm_file_write_req", 52, 4, PM_FILE_EVERY },  /* with pages */
+	{ "pm_file_write_req", 52, 4, PM_FILE_INSIDE }, /* with a size */
+	{ "pm_file_write_req", 52, 4, PM_FILE_DATASYNC },
+	{ "pm_file_write_req", 56, 4, 33 },
 	{ "pm_file_write_req", 60, 4, 1 },
+	{ "pm_file_write_req", 64, 8, 1ull << 52 },
+	{ "pm_file_write_req", 64, 8, INT64_MAX >> PAGE_SHIFT }, /* ends behind INT64_MAX */
+	{ "pm_file_write_req", 64, 8, 3 },                       /* not before the next one */
+	{ "pm_file_write_req", 72, 2, 1 },                       /* beyond the page */
+	{ "pm_file_write_req", 74, 2, 0 },
+	{ "pm_file_write_req", 74, 2, 4097 },
+	{ "pm_file_write_req", 76, 4, 1 },
 	{ "pm_file_change_req", 12, 4, 0 },
-	{ "pm_file_change_req", 16, 4, 0 },
-	{ "pm_file_change_req", 16, 4, PROTO_FILE_OPS },
-	{ "pm_file_change_req", 16, 4, PROTO_FILE_TRUNCATE },  /* with a length */
-	{ "pm_file_change_req", 16, 4, PROTO_FILE_APPEND },    /* at an offset */
-	{ "pm_file_change_req", 16, 4, PROTO_FILE_SEEK_HOLE }, /* with a length */
-	{ "pm_file_change_req", 16, 4, PROTO_FILE_TIME },
-	{ "pm_file_change_req", 20, 4, 1 },
-	{ "pm_file_change_req", 24, 8, INT64_MAX - 4095 }, /* overflow */
-	{ "pm_file_change_req", 32, 8, 0 },
-	{ "pm_file_change_req", 48, 4, 1000000000 },
-	{ "pm_file_change_req", 52, 4, 1 },
-	{ "pm_file_change_req", 56, 8, 0 }, /* half of an id */
+	{ "pm_file_change_req", 32, 4, 0 },
+	{ "pm_file_change_req", 32, 4, PROTO_FILE_OPS },
+	{ "pm_file_change_req", 32, 4, PROTO_FILE_TRUNCATE },  /* with a length */
+	{ "pm_file_change_req", 32, 4, PROTO_FILE_APPEND },    /* at an offset */
+	{ "pm_file_change_req", 32, 4, PROTO_FILE_SEEK_HOLE }, /* with a length */
+	{ "pm_file_change_req", 32, 4, PROTO_FILE_TIME },
+	{ "pm_file_change_req", 36, 4, 1 },
+	{ "pm_file_change_req", 40, 8, INT64_MAX - 4095 }, /* overflow */
+	{ "pm_file_change_req", 48, 8, 0 },
+	{ "pm_file_change_req", 64, 4, 1000000000 },
+	{ "pm_file_change_req", 68, 4, 1 },
+	{ "pm_file_change_req", 72, 8, 0 }, /* half of an id */
 	{ "ms_claim_req", 12, 4, 0 },
 	{ "ms_file_state", 0, 8, 0 }, /* another node's, and a state */
 	{ "ms_file_state", 8, 8, 1ull << 63 },
@@ -672,38 +676,38 @@ static const struct rejection {
 	{ "ms_file_state", 36, 4, 0 },
 	{ "ms_file_state", 40, 8, 1ull << 63 },
 	{ "ms_write_req", 12, 4, 0 },
-	{ "ms_write_req", 16, 8, 0 },
-	{ "ms_write_req", 24, 8, 2 }, /* behind the end */
-	{ "ms_write_req", 24, 8, UINT64_MAX },
-	{ "ms_write_req", 32, 8, 1ull << 63 },
-	{ "ms_write_req", 48, 4, 1000000000 },
-	{ "ms_write_req", 52, 4, 33 },
-	{ "ms_write_req", 56, 4, 4 },
-	{ "ms_write_req", 56, 4, MS_WRITE_DATASYNC },
-	{ "ms_write_req", 60, 4, 1 },
-	{ "ms_write_req", 64, 8, 0 },
+	{ "ms_write_req", 32, 8, 0 },
+	{ "ms_write_req", 40, 8, 2 }, /* behind the end */
+	{ "ms_write_req", 40, 8, UINT64_MAX },
+	{ "ms_write_req", 48, 8, 1ull << 63 },
+	{ "ms_write_req", 64, 4, 1000000000 },
+	{ "ms_write_req", 68, 4, 33 },
+	{ "ms_write_req", 72, 4, 4 },
+	{ "ms_write_req", 72, 4, MS_WRITE_DATASYNC },
+	{ "ms_write_req", 76, 4, 1 },
+	{ "ms_write_req", 80, 8, 0 },
 	{ "ms_change_req", 12, 4, 0 },
-	{ "ms_change_req", 16, 8, 0 },
-	{ "ms_change_req", 24, 4, PROTO_FILE_APPEND },
-	{ "ms_change_req", 24, 4, PROTO_FILE_TIME },
+	{ "ms_change_req", 32, 8, 0 },
+	{ "ms_change_req", 40, 4, PROTO_FILE_APPEND },
+	{ "ms_change_req", 40, 4, PROTO_FILE_TIME },
 	{ "ms_file_state", 48, 8, 4098 }, /* behind the end */
-	{ "ms_change_req", 28, 4, 1 },
-	{ "ms_change_req", 40, 8, INT64_MAX },
-	{ "ms_change_req", 56, 4, 1000000000 },
-	{ "ms_change_req", 60, 4, 1 },
-	{ "ms_change_req", 72, 8, 0 },
-	{ "ms_release_req", 16, 8, 0 },
+	{ "ms_change_req", 44, 4, 1 },
+	{ "ms_change_req", 56, 8, INT64_MAX },
+	{ "ms_change_req", 72, 4, 1000000000 },
+	{ "ms_change_req", 76, 4, 1 },
+	{ "ms_change_req", 88, 8, 0 },
+	{ "ms_release_req", 32, 8, 0 },
 	{ "ms_declare_req", 0, 4, 0 },
 	{ "ms_declare_req", 4, 4, 1 },
-	{ "ms_read_req", 24, 4, 33 },
-	{ "ms_read_req", 28, 4, 1 },
+	{ "ms_read_req", 40, 4, 33 },
+	{ "ms_read_req", 44, 4, 1 },
 	{ "ms_read_rep", 0, 4, 33 },
 	{ "ms_read_rep", 4, 4, 0 },
 	{ "proto_attr", 12, 4, 0 },
-	{ "proto_attr", 16, 8, 1ull << 63 },
-	{ "proto_attr", 68, 4, 1000000000 },
-	{ "proto_attr", 80, 4, 0755 }, /* no type */
-	{ "proto_attr", 100, 4, 0 },
+	{ "proto_attr", 32, 8, 1ull << 63 },
+	{ "proto_attr", 84, 4, 1000000000 },
+	{ "proto_attr", 96, 4, 0755 }, /* no type */
+	{ "proto_attr", 116, 4, 0 },
 };
 
 static size_t find(const char *name)
@@ -799,6 +803,12 @@ static void mappings_of_objects(struct ktest *t)
 	EXPECT_EQ(t, pm_vma_decode(&vw, &got), 0);
 	vw.file.gen = cpu_to_le32(1);
 	EXPECT_EQ(t, pm_vma_decode(&vw, &got), -EPROTO);
+	vw.file.gen = cpu_to_le32(0);
+	vw.file.vnode = cpu_to_le32(1);
+	EXPECT_EQ(t, pm_vma_decode(&vw, &got), -EPROTO);
+	vw.file.vnode = cpu_to_le32(0);
+	vw.file.seal = cpu_to_le64(1);
+	EXPECT_EQ(t, pm_vma_decode(&vw, &got), -EPROTO);
 }
 
 /* A program in an object comes with its beginning. */
@@ -815,7 +825,7 @@ static void exec_of_an_object(struct ktest *t)
 	struct pm_exec_req got;
 	ssize_t len = pm_exec_req_encode(&req, buf, sizeof(buf));
 
-	ASSERT_EQ(t, len, 80 + 4 + 5);
+	ASSERT_EQ(t, len, 96 + 4 + 5);
 	ASSERT_EQ(t, pm_exec_req_decode(buf, (size_t)len, &got), 0);
 	EXPECT_EQ(t, got.object, 9);
 	EXPECT_EQ(t, got.storage, 21);
@@ -824,8 +834,8 @@ static void exec_of_an_object(struct ktest *t)
 	EXPECT_EQ(t, recode_pm_exec_req(buf, (size_t)len, again), len);
 	EXPECT_MEMEQ(t, again, buf, (size_t)len);
 	EXPECT_EQ(t, pm_exec_req_decode(buf, (size_t)len - 1, &got), -EMSGSIZE);
-	buf[72] = 0xff; /* no such node */
-	buf[74] = 0xff;
+	buf[88] = 0xff; /* no such node */
+	buf[90] = 0xff;
 	EXPECT_EQ(t, pm_exec_req_decode(buf, (size_t)len, &got), -EPROTO);
 	req.head_len = 0;
 	len = pm_exec_req_encode(&req, buf, sizeof(buf));

@@ -15,7 +15,7 @@ static uint8_t buf[RECODE_MAX], again[RECODE_MAX];
 	  .seq = 9,                                                                 \
 	  .acked = 7 }
 #define DIR    { .ino = 2, .node = 5 }
-#define FILE_  { .ino = 12, .gen = 77, .node = 5 }
+#define FILE_  { .ino = 12, .gen = 77, .node = 5, .vnode = 2, .seal = 0x5ea1 }
 #define FILE_2 { .ino = 13, .gen = 78, .node = 5 }
 
 static const struct ps_make_req make = {

@@ -86,7 +86,8 @@ static void lookup_round_trip(struct ktest *t)
 	uint8_t buf[256];
 	ssize_t len;
 
-	rep.attr.file = (struct proto_file){ .ino = 12, .gen = 3, .node = 1 };
+	rep.attr.file =
+		(struct proto_file){ .ino = 12, .gen = 3, .node = 1, .vnode = 2, .seal = 0x5ea1 };
 	rep.attr.size = 4097;
 	rep.attr.mode = 0100755;
 	rep.attr.mtime_s = -5;
@@ -121,12 +122,12 @@ static void lookup_ends_at_a_mount_point(struct ktest *t)
 	EXPECT_MEMEQ(t, out.path, "/tmp", 4);
 	EXPECT_EQ(t, out.rest_len, 2);
 	EXPECT_MEMEQ(t, out.rest, "/x", 2);
-	buf[126] = 0; /* a rest, but not at a mount point */
+	buf[142] = 0; /* a rest, but not at a mount point */
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
-	buf[126] = 2;
+	buf[142] = 2;
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
-	buf[126] = 1;
-	buf[133] = 0; /* NUL in the rest */
+	buf[142] = 1;
+	buf[149] = 0; /* NUL in the rest */
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
 }
 

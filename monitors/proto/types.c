@@ -41,11 +41,12 @@ int proto_status_decode(le32_t w, int *out)
 CODEC_PART(, proto_mr_ref)
 CODEC_ELEMENTS(, proto_mr_ref)
 
-#define PROTO_FILE(F) F(u64, ino), F(u32, gen), F(node, node)
+#define PROTO_FILE(F) \
+	F(u64, ino), F(u32, gen), F(node, node), F(u32, vnode), F(zero32, reserved), F(u64, seal)
 
 static bool file_is_valid(const struct proto_file *f)
 {
-	return f->node ? f->ino != 0 : !f->ino && !f->gen;
+	return f->node ? f->ino != 0 : !f->ino && !f->gen && !f->vnode && !f->seal;
 }
 
 CODEC_FIELDS(proto_file, PROTO_FILE, file_is_valid)
@@ -54,6 +55,14 @@ CODEC_PART(, proto_file)
 bool proto_file_equal(const struct proto_file *a, const struct proto_file *b)
 {
 	return a->ino == b->ino && a->gen == b->gen && a->node == b->node;
+}
+
+uint64_t proto_file_seal(const struct siphash_key *key, const struct proto_file *file)
+{
+	struct proto_file_wire w;
+
+	proto_file_encode(file, &w);
+	return siphash24(key, &w, offsetof(struct proto_file_wire, seal));
 }
 
 /* --- attributes ------------------------------------------------------------------------ */

@@ -589,9 +589,12 @@ static void after_a_restart_the_journal_knows(struct ktest *t)
 
 static ssize_t close_file(struct rig *r, const struct proto_file *file)
 {
-	const struct ps_close_req req = { .nr_files = 1, .files = { *file } };
-	const ssize_t len = ps_close_req_encode(&req, r->body, CAP);
+	static struct ps_close_req req; /* too big for a stack */
+	ssize_t len;
 
+	req.nr_files = 1;
+	req.files[0] = *file;
+	len = ps_close_req_encode(&req, r->body, CAP);
 	return storage_close(&r->st, PS_CLOSE, &r->from, r->body, (size_t)len, r->reply, CAP);
 }
 
@@ -663,11 +666,14 @@ static void one_client_does_not_fill_the_table(struct ktest *t)
 static ssize_t declare(struct rig *r, uint32_t incarn, const struct proto_file *file,
 		       uint32_t flags)
 {
-	const struct ps_declare_req req = {
-		.nr_files = 1, .flags = flags, .incarn = incarn, .files = { *file }
-	};
-	const ssize_t len = ps_declare_req_encode(&req, r->body, CAP);
+	static struct ps_declare_req req; /* too big for a stack */
+	ssize_t len;
 
+	req.nr_files = 1;
+	req.flags = flags;
+	req.incarn = incarn;
+	req.files[0] = *file;
+	len = ps_declare_req_encode(&req, r->body, CAP);
 	return storage_declare(&r->st, PS_DECLARE, &r->from, r->body, (size_t)len, r->reply, CAP);
 }
 

@@ -39,7 +39,9 @@ static int open_path(struct storage *st, const char *path, struct ms_read_req *r
 		} else {
 			fs_inode_stat(in, &s);
 			*size = s.size;
-			req->file = (struct proto_file){ res->node.ino, res->node.gen, st->node };
+			req->file = (struct proto_file){ .ino = res->node.ino,
+							 .gen = res->node.gen,
+							 .node = st->node };
 			fs_inode_put(in);
 		}
 	}

@@ -16,7 +16,7 @@
 #define TOY_MAX (1ull << 40)
 #define CAP     (16 * PAGE_SIZE)
 
-static const struct proto_file file = { INO, 1, NODE };
+static const struct proto_file file = { .ino = INO, .gen = 1, .node = NODE };
 static const struct storage_peer m0 = { 11, 1 }, m1 = { 12, 1 };
 
 /* --- a file system of one file --------------------------------------------------------- */
@@ -399,7 +399,9 @@ static void stable_answers(struct ktest *t)
 /* A node's claims have a limit, and a claim that goes over to another one counts there. */
 static void one_node_does_not_claim_all(struct ktest *t)
 {
-	const struct proto_file f[] = { { 100, 1, NODE }, { 101, 1, NODE }, { 102, 1, NODE } };
+	const struct proto_file f[] = { { .ino = 100, .gen = 1, .node = NODE },
+					{ .ino = 101, .gen = 1, .node = NODE },
+					{ .ino = 102, .gen = 1, .node = NODE } };
 	struct storage *st = kzalloc(sizeof(*st));
 	uint64_t epoch, again;
 	uint32_t node;

@@ -366,7 +366,7 @@ static int open_file(struct file *f, uint32_t flags)
 	memset(f, 0, sizeof(*f));
 	f->flags = flags;
 	f->inode = &inode;
-	f->attr.file = (struct file_id){ 12, 1, 21 };
+	f->attr.file = (struct file_id){ .ino = 12, .gen = 1, .node = 21 };
 	mutex_init(&f->lock, "file", RANK_FILE);
 	return live_open(f);
 }

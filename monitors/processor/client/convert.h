@@ -25,12 +25,20 @@ static inline void cred_to_proto(const struct fs_cred *cred, struct proto_cred *
 
 static inline struct proto_file file_to_proto(const struct file_id *file)
 {
-	return (struct proto_file){ .ino = file->ino, .gen = file->gen, .node = file->node };
+	return (struct proto_file){ .ino = file->ino,
+				    .gen = file->gen,
+				    .node = file->node,
+				    .vnode = file->vnode,
+				    .seal = file->seal };
 }
 
 static inline struct file_id file_from_proto(const struct proto_file *file)
 {
-	return (struct file_id){ .ino = file->ino, .gen = file->gen, .node = file->node };
+	return (struct file_id){ .ino = file->ino,
+				 .gen = file->gen,
+				 .node = file->node,
+				 .vnode = file->vnode,
+				 .seal = file->seal };
 }
 
 static inline void attr_from_proto(const struct proto_attr *from, struct file_attr *out)

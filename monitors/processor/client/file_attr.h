@@ -10,13 +10,19 @@
 /* Supplementary groups of one task; requests carry them all. */
 #define CRED_GROUPS_MAX 32
 
-/* A file of a storage node, as requests name it. */
+/*
+ * A file of a storage node, as requests name it: what the node sealed for the vNode in which the
+ * file was looked up.
+ */
 struct file_id {
 	uint64_t ino;
 	uint32_t gen;  /* inode generation */
 	uint32_t node; /* storage node id; 0: no file, or one that lives on this node only */
+	uint32_t vnode;
+	uint64_t seal;
 };
 
+/* The same file? A processor has programs of one vNode, and so one handle of each file. */
 static inline bool file_id_equal(const struct file_id *a, const struct file_id *b)
 {
 	return a->ino == b->ino && a->gen == b->gen && a->node == b->node;

@@ -77,7 +77,7 @@ int owner_ahead_answer(const struct ahead_msg *msg, size_t len, uint32_t nr, uin
 #define FILE_FETCH_MAX 32
 
 struct file_fetch_msg {
-	uint64_t body[5 + 2 * FILE_FETCH_MAX];
+	uint64_t body[7 + 2 * FILE_FETCH_MAX];
 	uint64_t reply[2];
 };
 

@@ -273,7 +273,7 @@ static uint32_t take_end(struct storage_inode **list, struct file_id *file)
 /* As many of a node at a time as a message holds. */
 static void tell_ends(struct work *w)
 {
-	struct file_id files[STORAGE_CLOSE_MAX];
+	static struct file_id files[STORAGE_CLOSE_MAX]; /* of the one worker; big for a stack */
 	struct storage_inode *list;
 	size_t nr = 0;
 

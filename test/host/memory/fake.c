@@ -66,7 +66,7 @@ static int storage_lookup(struct fake *f, const void *body, uint32_t len, void *
 		if (!path || strlen(path) != req.path_len || memcmp(path, req.path, req.path_len))
 			continue;
 		rep.attr = (struct proto_attr){
-			.file = { i + 1, 1, FAKE_STORAGE },
+			.file = { .ino = i + 1, .gen = 1, .node = FAKE_STORAGE },
 			.size = f->files[i].size,
 			.mode = 0100755,
 			.nlink = 1,

@@ -13,7 +13,7 @@
 #include "../../../monitors/memory/file_live.h"
 #include "fixture.h"
 
-static struct proto_file file1 = { 1, 1, FAKE_STORAGE }; /* the one that requests name */
+static struct proto_file file1 = { .ino = 1, .gen = 1, .node = FAKE_STORAGE }; /* the one that requests name */
 static struct pm_file_state state;
 
 /* Write @len bytes of @bytes at @pos, as a processor does: pages, each with its range. */

@@ -15,7 +15,7 @@
 
 #include "fixture.h"
 
-static const struct proto_file file1 = { 1, 1, FAKE_STORAGE };
+static const struct proto_file file1 = { .ino = 1, .gen = 1, .node = FAKE_STORAGE };
 static uint8_t buf[64 << 10];
 
 /* --- page cache ---------------------------------------------------------------------- */
@@ -439,7 +439,7 @@ static void late_exec(void *arg)
 	const struct pm_exec_req req = {
 		.vnode = PROTO_VNODE_ROOT,
 		.aspace = FAKE_ASPACE(1),
-		.file = { 1, 1, FAKE_STORAGE },
+		.file = { .ino = 1, .gen = 1, .node = FAKE_STORAGE },
 		.stack_size = 8 * MB,
 	};
 

@@ -150,7 +150,7 @@ static void busy_space_is_passed_over(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
-static const struct proto_file file1 = { 1, 1, FAKE_STORAGE };
+static const struct proto_file file1 = { .ino = 1, .gen = 1, .node = FAKE_STORAGE };
 
 static void files_give_way_first(struct ktest *t)
 {

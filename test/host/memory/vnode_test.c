@@ -96,7 +96,7 @@ static struct fake_proc other_space(struct fake_proc *p, uint32_t n)
 static int ask_exec(struct fake_proc *p)
 {
 	const struct pm_exec_req req = { .aspace = FAKE_ASPACE(20),
-					 .file = { 7, 1, FAKE_STORAGE },
+					 .file = { .ino = 7, .gen = 1, .node = FAKE_STORAGE },
 					 .stack_size = 1 << 20,
 					 .vnode = p->vnode };
 	static uint8_t body[4096], reply[16384];

@@ -73,7 +73,7 @@ struct mm_map_req_wire {
 	le32_t processor;     /* which may use the space */
 	le32_t vnode;         /* of the space */
 };
-static_assert(sizeof(struct mm_map_req_wire) == 104, "MM_MAP is ABI");
+static_assert(sizeof(struct mm_map_req_wire) == 120, "MM_MAP is ABI");
 
 /* Reply of MM_MAP, MM_UNMAP, MM_PROTECT, MM_MOVE, MM_VREGION_MOVE, MM_FORK, MM_COLLAPSE,
  * MM_DISCARD, MM_LOAD. */
@@ -223,7 +223,7 @@ struct mm_file_read_req_wire {
 	le32_t len; /* 1 to MM_FILE_READ_MAX */
 	le32_t reserved;
 };
-static_assert(sizeof(struct mm_file_read_req_wire) == 32, "MM_FILE_READ is ABI");
+static_assert(sizeof(struct mm_file_read_req_wire) == 48, "MM_FILE_READ is ABI");
 /* Reply: the bytes; fewer than asked for at the end of the file. */
 
 /* --- host order, encode and decode: rules as in proto/pm.h ------------------------------------ */

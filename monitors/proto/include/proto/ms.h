@@ -29,7 +29,7 @@ struct ms_read_req_wire {
 	le32_t nr_pages;
 	le32_t reserved;
 };
-static_assert(sizeof(struct ms_read_req_wire) == 32, "MS_READ is ABI");
+static_assert(sizeof(struct ms_read_req_wire) == 48, "MS_READ is ABI");
 
 /* Pages wholly behind the end are not written; the tail of the last one is zero. */
 struct ms_read_rep_wire {
@@ -49,7 +49,7 @@ struct ms_claim_req_wire {
 	struct proto_file_wire file;
 	le64_t epoch; /* that it was told before, if it has it already; 0: it is new */
 };
-static_assert(sizeof(struct ms_claim_req_wire) == 24, "MS_CLAIM is ABI");
+static_assert(sizeof(struct ms_claim_req_wire) == 40, "MS_CLAIM is ABI");
 
 /* Reply of MS_CLAIM, MS_WRITE and MS_CHANGE. */
 struct ms_file_state_wire {
@@ -86,7 +86,7 @@ struct ms_write_req_wire {
 	le64_t client; /* the change id; 0, 0: none */
 	le64_t seq;
 };
-static_assert(sizeof(struct ms_write_req_wire) == 80, "MS_WRITE is ABI");
+static_assert(sizeof(struct ms_write_req_wire) == 96, "MS_WRITE is ABI");
 /* Errors: -ESTALE the claim is not the sender's in this epoch; -EIO, -ENOSPC, -EDQUOT, -EROFS. */
 
 struct ms_change_req_wire {
@@ -102,14 +102,14 @@ struct ms_change_req_wire {
 	le64_t client;
 	le64_t seq;
 };
-static_assert(sizeof(struct ms_change_req_wire) == 80, "MS_CHANGE is ABI");
+static_assert(sizeof(struct ms_change_req_wire) == 96, "MS_CHANGE is ABI");
 
 /* The sender has nothing of the file any more that storage does not have.  No reply body. */
 struct ms_release_req_wire {
 	struct proto_file_wire file;
 	le64_t epoch;
 };
-static_assert(sizeof(struct ms_release_req_wire) == 24, "MS_RELEASE is ABI");
+static_assert(sizeof(struct ms_release_req_wire) == 40, "MS_RELEASE is ABI");
 
 /*
  * To a storage node that was started again: the sender has claimed again what it had claimed.

@@ -106,7 +106,7 @@ struct pm_vma_wire {
 	le32_t cache_node;           /* PM_VMA_FILE: memory node that holds the file's page cache */
 	le32_t reserved;
 };
-static_assert(sizeof(struct pm_vma_wire) == 64, "pm_vma is ABI");
+static_assert(sizeof(struct pm_vma_wire) == 80, "pm_vma is ABI");
 
 /* Reply body of a request to a node that no longer owns the vRegion (status -EREMCHG). */
 struct pm_redirect_wire {
@@ -171,7 +171,7 @@ struct pm_exec_req_wire {
 	le32_t storage;
 	le32_t head_len; /* 1 to PM_EXEC_HEAD_MAX; 0 for a file */
 };
-static_assert(sizeof(struct pm_exec_req_wire) == 80, "PM_EXEC is ABI");
+static_assert(sizeof(struct pm_exec_req_wire) == 96, "PM_EXEC is ABI");
 
 enum pm_exec_flags {
 	PM_EXEC_STACK_X = 1 << 0, /* the program wants an executable stack */
@@ -234,7 +234,7 @@ struct pm_mmap_req_wire {
 	 */
 	le32_t lease_pages;
 };
-static_assert(sizeof(struct pm_mmap_req_wire) == 72, "PM_MMAP is ABI");
+static_assert(sizeof(struct pm_mmap_req_wire) == 88, "PM_MMAP is ABI");
 
 struct pm_range_req_wire { /* PM_MUNMAP, PM_MPROTECT (prot) */
 	le64_t aspace;
@@ -570,7 +570,7 @@ struct pm_file_fetch_req_wire {
 	le32_t nr_pages;
 	le32_t reserved;
 };
-static_assert(sizeof(struct pm_file_fetch_req_wire) == 40, "PM_FILE_FETCH is ABI");
+static_assert(sizeof(struct pm_file_fetch_req_wire) == 56, "PM_FILE_FETCH is ABI");
 
 /* Pages behind the end of the file are not written: nr_valid tells how many were. */
 struct pm_file_fetch_rep_wire {
@@ -632,7 +632,7 @@ struct pm_file_write_req_wire {
 	le32_t nr_pages; /* 0 to PM_FILE_WRITE_MAX; 0 with PM_FILE_SYNC and PM_FILE_EVERY only */
 	le32_t reserved;
 };
-static_assert(sizeof(struct pm_file_write_req_wire) == 48, "PM_FILE_WRITE is ABI");
+static_assert(sizeof(struct pm_file_write_req_wire) == 64, "PM_FILE_WRITE is ABI");
 /* Errors: -EIO, -ENOSPC, -EDQUOT, -ESTALE no such file, -EROFS, -ENOMEM. */
 
 struct pm_file_change_req_wire {
@@ -647,7 +647,7 @@ struct pm_file_change_req_wire {
 	le64_t client; /* the change id: see docs/design/files.md; 0, 0: none */
 	le64_t seq;
 };
-static_assert(sizeof(struct pm_file_change_req_wire) == 72, "PM_FILE_CHANGE is ABI");
+static_assert(sizeof(struct pm_file_change_req_wire) == 88, "PM_FILE_CHANGE is ABI");
 
 /* --- host order, encode and decode ------------------------------------------------------ */
 

@@ -85,7 +85,7 @@ struct ps_lookup_rep_wire {
 	le16_t nr_links;             /* links followed */
 	le16_t at_mount_point;       /* 0 or 1 */
 };
-static_assert(sizeof(struct ps_lookup_rep_wire) == 128, "PS_LOOKUP reply is ABI");
+static_assert(sizeof(struct ps_lookup_rep_wire) == 144, "PS_LOOKUP reply is ABI");
 /*
  * Reply of PS_READLINK: the target's bytes. Reply of PS_ACCESS: nothing. Both answer EXDEV at a
  * mount point. Errors: those of path resolution in Linux: ENOENT ENOTDIR EACCES ELOOP ENAMETOOLONG
@@ -103,7 +103,7 @@ struct ps_getdents_req_wire {
 	le32_t max_bytes; /* of reply body */
 	le32_t reserved;
 };
-static_assert(sizeof(struct ps_getdents_req_wire) == 32, "PS_GETDENTS is ABI");
+static_assert(sizeof(struct ps_getdents_req_wire) == 48, "PS_GETDENTS is ABI");
 
 /* Reply: entries one behind the other, each padded with zeroes to 8 bytes; none = end. */
 struct ps_dirent_wire {

@@ -10,6 +10,7 @@
 
 #include <lib/byteorder.h>
 #include <lib/compiler.h>
+#include <lib/siphash.h>
 #include <lib/types.h>
 
 /* Bulk memory at the sender of a request, which the receiver may write into (one 4 KiB page). */
@@ -26,18 +27,26 @@ struct proto_mr_ref {
 	uint32_t len;
 };
 
-/* A file on a storage node: what an open file is a handle to. */
+/*
+ * A file on a storage node: what an open file is a handle to.  It is good for one vNode: the seal
+ * is a hash of the rest with a key that storage and memory components have and processors do not.
+ */
 struct proto_file_wire {
 	le64_t ino;
 	le32_t gen;  /* inode generation */
-	le32_t node; /* storage node id; 0 = no file */
+	le32_t node; /* storage node id; 0 = no file, and all else is 0 */
+	le32_t vnode;
+	le32_t reserved;
+	le64_t seal;
 };
-static_assert(sizeof(struct proto_file_wire) == 16, "proto_file is ABI");
+static_assert(sizeof(struct proto_file_wire) == 32, "proto_file is ABI");
 
 struct proto_file {
 	uint64_t ino;
 	uint32_t gen;
 	uint32_t node;
+	uint32_t vnode;
+	uint64_t seal;
 };
 
 /* Changes of a file's contents other than written pages. */
@@ -72,7 +81,7 @@ struct proto_attr_wire {
 	le64_t version; /* changes whenever the content changes (close-to-open) */
 	le64_t fsid;
 };
-static_assert(sizeof(struct proto_attr_wire) == 120, "proto_attr is ABI");
+static_assert(sizeof(struct proto_attr_wire) == 136, "proto_attr is ABI");
 
 struct proto_attr {
 	struct proto_file file;
@@ -150,7 +159,10 @@ int proto_mr_ref_decode(const struct proto_mr_ref_wire *w, struct proto_mr_ref *
 /* "No file" is node 0 with every other field 0. */
 void proto_file_encode(const struct proto_file *file, struct proto_file_wire *w);
 int proto_file_decode(const struct proto_file_wire *w, struct proto_file *out) __must_check;
+/* Is it the same file?  For whom the handles are does not count. */
 bool proto_file_equal(const struct proto_file *a, const struct proto_file *b);
+/* The seal that makes @file's other fields a handle. */
+uint64_t proto_file_seal(const struct siphash_key *key, const struct proto_file *file);
 
 void proto_attr_encode(const struct proto_attr *attr, struct proto_attr_wire *w);
 int proto_attr_decode(const void *buf, size_t len, struct proto_attr *out) __must_check;
