@@ -3,7 +3,10 @@
 #include <cluster/membership.h>
 
 #include <arch/fwcfg.h>
+#include <cluster/cluster.h>
 #include <kernel/bootparam.h>
+#include <lib/blake2b.h>
+#include <lib/byteorder.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
@@ -79,38 +82,68 @@ static int set_cluster(const char *value)
 	return err;
 }
 
-/*
- * RPC_KEY_LEN bytes as hexadecimal digits, perhaps ":N" for the number of the start, with nothing
- * but a line's end behind them.
- */
-static int parse_key(const char *text, uint8_t key[RPC_KEY_LEN], uint32_t *start)
+/* @len bytes as hexadecimal digits at *@s, which is behind them then. */
+static int take_bytes(const char **s, uint8_t *out, size_t len)
 {
-	char number[8] = "0"; /* with a line's end */
-
-	for (size_t i = 0; i < 2 * RPC_KEY_LEN; i++) {
-		const int d = hex_digit(text[i]);
+	for (size_t i = 0; i < 2 * len; i++, (*s)++) {
+		const int d = hex_digit(**s);
 
 		if (d < 0)
 			return -EINVAL;
-		key[i / 2] = (uint8_t)(i % 2 ? key[i / 2] | d : d << 4);
+		out[i / 2] = (uint8_t)(i % 2 ? out[i / 2] | d : d << 4);
 	}
-	text += 2 * RPC_KEY_LEN;
-	if (*text == ':') {
-		if (strlcpy(number, text + 1, sizeof(number)) >= sizeof(number))
-			return -EINVAL;
-		text += strlen(text);
-		if (strlen(number) && number[strlen(number) - 1] == '\n')
-			number[strlen(number) - 1] = '\0';
+	return 0;
+}
+
+static int take_start(const char **s, uint32_t *start)
+{
+	char digits[8];
+	size_t n = 0;
+
+	while (**s >= '0' && **s <= '9' && n < sizeof(digits) - 1)
+		digits[n++] = *(*s)++;
+	digits[n] = '\0';
+	return kstrtou32(digits, 10, start) || *start > NODE_START_MAX ? -EINVAL : 0;
+}
+
+static struct siphash_key file_key_from(const uint8_t bytes[CLUSTER_FILE_KEY_LEN])
+{
+	return (struct siphash_key){ get_unaligned_le64(bytes), get_unaligned_le64(bytes + 8) };
+}
+
+/*
+ * The key, perhaps ":N" for the number of the start, and behind that perhaps ":" and the key of
+ * handles, with nothing but a line's end behind them.
+ */
+static int parse_key(const char *text, struct cluster_params *out, uint32_t *start)
+{
+	uint8_t file_key[CLUSTER_FILE_KEY_LEN];
+	bool has_file_key = false;
+	int err;
+
+	*start = 0;
+	err = take_bytes(&text, out->key, RPC_KEY_LEN);
+	if (!err && *text == ':') {
+		text++;
+		err = take_start(&text, start);
+		if (!err && *text == ':') {
+			text++;
+			err = take_bytes(&text, file_key, sizeof(file_key));
+			has_file_key = true;
+		}
 	}
-	if (strcmp(text, "") && strcmp(text, "\n"))
+	if (err || (strcmp(text, "") && strcmp(text, "\n")))
 		return -EINVAL;
-	return kstrtou32(number, 10, start) || *start > NODE_START_MAX ? -EINVAL : 0;
+	out->has_file_key = has_file_key;
+	if (has_file_key)
+		out->file_key = file_key_from(file_key);
+	return 0;
 }
 
 static int set_key(const char *value)
 {
 	uint32_t start;
-	const int err = parse_key(value, cluster_params.key, &start);
+	const int err = parse_key(value, &cluster_params, &start);
 
 	cluster_params.has_key = err == 0;
 	if (!err)
@@ -118,9 +151,22 @@ static int set_key(const char *value)
 	return err;
 }
 
+void cluster_file_key_of(const uint8_t cluster_key[RPC_KEY_LEN], uint8_t out[CLUSTER_FILE_KEY_LEN])
+{
+	static const char label[] = "tessera file key";
+
+	blake2b(out, CLUSTER_FILE_KEY_LEN, cluster_key, RPC_KEY_LEN, label, sizeof(label) - 1);
+}
+
+const struct siphash_key *cluster_file_key(void)
+{
+	return cluster_params.has_file_key ? &cluster_params.file_key : NULL;
+}
+
 int cluster_key_find(void)
 {
-	char text[2 * RPC_KEY_LEN + 8];
+	char text[2 * RPC_KEY_LEN + 8 + 2 * CLUSTER_FILE_KEY_LEN + 2];
+	uint8_t file_key[CLUSTER_FILE_KEY_LEN];
 	size_t len;
 
 	if (!cluster_params.has_key) {
@@ -128,6 +174,11 @@ int cluster_key_find(void)
 		text[len] = '\0';
 		if (!len || set_key(text))
 			return -ENOKEY;
+	}
+	if (cluster_params.is_host) {
+		cluster_file_key_of(cluster_params.key, file_key);
+		cluster_params.file_key = file_key_from(file_key);
+		cluster_params.has_file_key = true;
 	}
 	rpc_key_set(cluster_params.key, cluster_params.is_host);
 	return 0;
@@ -200,7 +251,8 @@ BOOT_PARAM_CB("cluster", set_cluster,
 	      "host the managers; the cluster is complete with these nodes: p1,m2,s1");
 BOOT_PARAM_CB_SECRET("cluster.key", set_key,
 		     "64 hexadecimal digits: the managers' node has the cluster's key, each other "
-		     "node its own; then perhaps :N, the number of the node's start");
+		     "node its own; then perhaps :N, the number of the node's start, and : and the "
+		     "key of handles, 32 digits, for memory and storage nodes");
 BOOT_PARAM("cluster.wait_ms", u32, cluster_params.wait_ms, "give up joining after this time");
 BOOT_PARAM_RANGE("cluster.heartbeat_ms", u32, cluster_params.heartbeat_ms, 10, CLUSTER_LEASE_MAX_MS,
 		 "time between heartbeats to the host, at most a quarter of the lease");

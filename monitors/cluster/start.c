@@ -43,10 +43,21 @@ static int start_network(const struct monitor *m)
 	return err;
 }
 
+/* Without a key of the cluster there is no cluster, as cluster_join() tells. */
+static int check_file_key(const struct monitor *m)
+{
+	if (m->role == NODE_ROLE_PROCESSOR || !cluster_params.has_key || cluster_file_key())
+		return 0;
+	ctl_error("cluster.key= does not have the key of handles, behind the number of the start");
+	return -ENOKEY;
+}
+
 static int start_node(const struct monitor *m)
 {
-	int err = m->prepare ? m->prepare() : 0;
+	int err = check_file_key(m);
 
+	if (!err && m->prepare)
+		err = m->prepare();
 	if (!err)
 		err = start_network(m);
 	if (err)

@@ -1549,6 +1549,48 @@ static void members_of_an_earlier_host_are_parsed(struct ktest *t)
 	EXPECT_EQ(t, shim_bootparam_set("cluster.again", "7,m2:ffffffff:2,s65535:1:49151"), 0);
 }
 
+#define KEY64 "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+#define KEY32 "ff968da9f802e614bcc30d987ea588a8"
+
+/* The launcher's file_key() has the same example: test/launcher/test_options.py. */
+static void keys_are_parsed(struct ktest *t)
+{
+	static const char *const bad[] = {
+		"",
+		KEY64 "0",
+		KEY64 ":",
+		KEY64 "::" KEY32,
+		KEY64 ":3:",
+		KEY64 ":4096",
+		KEY64 ":-1",
+		KEY64 ":3:" KEY32 "0",
+		KEY64 ":3:" KEY32 "\n\n",
+		KEY64 ":3:g" KEY32,
+		KEY64 ":3 :" KEY32,
+		KEY64 ":3:ff968da9f802e614bcc30d987ea588a",
+	};
+	uint8_t key[RPC_KEY_LEN], of[CLUSTER_FILE_KEY_LEN];
+	static const uint8_t want[] = {
+		0xff, 0x96, 0x8d, 0xa9, 0xf8, 0x02, 0xe6, 0x14,
+		0xbc, 0xc3, 0x0d, 0x98, 0x7e, 0xa5, 0x88, 0xa8,
+	};
+
+	for (uint8_t i = 0; i < RPC_KEY_LEN; i++)
+		key[i] = i;
+	cluster_file_key_of(key, of);
+	EXPECT_MEMEQ(t, of, want, sizeof(want));
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		EXPECT_EQ(t, shim_bootparam_set("cluster.key", bad[i]), -EINVAL);
+	EXPECT_EQ(t, shim_bootparam_set("cluster.key", KEY64), 0);
+	EXPECT_TRUE(t, cluster_file_key() == NULL);
+	EXPECT_EQ(t, shim_bootparam_set("cluster.key", KEY64 ":3\n"), 0);
+	EXPECT_TRUE(t, cluster_file_key() == NULL);
+	EXPECT_EQ(t, shim_bootparam_set("cluster.key", KEY64 ":4095:" KEY32 "\n"), 0);
+	ASSERT_TRUE(t, cluster_file_key());
+	EXPECT_EQ(t, cluster_file_key()->k0, 0x14e602f8a98d96ffull);
+	EXPECT_EQ(t, cluster_file_key()->k1, 0xa888a57e980dc3bcull);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(any_order),
 	KTEST(late_memory),
@@ -1575,7 +1617,8 @@ static const struct ktest_case cases[] = {
 	KTEST(node_stands_still),
 	KTEST(strangers_are_not_let_in),
 	KTEST(leases_and_heartbeats_have_limits),
-	KTEST(members_of_an_earlier_host_are_parsed), /* the last, as it leaves some behind */
+	KTEST(members_of_an_earlier_host_are_parsed), /* the last, as they leave some behind */
+	KTEST(keys_are_parsed),
 	{ 0 },
 };
 static const struct ktest_suite cluster_suite = { .name = "cluster.nodes", .cases = cases };

@@ -124,7 +124,10 @@ def test_processors_have_process_ids_apart():
 def test_each_node_has_a_key_that_no_command_line_shows():
     made = make(parse_run(["--memories", "2", "p"]))
     given = {node.name: plan.give_key(made, node, 5).split(":") for node in made.nodes}
-    keys = {name: bytes.fromhex(key) for name, (key, start) in given.items() if start == "5"}
+    keys = {name: bytes.fromhex(key) for name, (key, start, *_) in given.items() if start == "5"}
+    # Memory and storage nodes have one key of handles, processors none.
+    assert {name: rest for name, (_, _, *rest) in given.items()} == {
+        "p0": [], **dict.fromkeys(["m0", "m1", "s0"], [plan.file_key(keys["s0"]).hex()])}
     assert len(set(keys.values())) == 4 and all(len(k) == 32 for k in keys.values())
     assert keys["m1"] == plan.node_key(keys["s0"], 3, "memory", 5)
     assert keys["m1"] != plan.node_key(keys["s0"], 3, "memory", 4)
@@ -135,6 +138,8 @@ def test_each_node_has_a_key_that_no_command_line_shows():
     # The same as in test/host/rpc_doors_test.c.
     assert plan.node_key(bytes(range(32)), 4, "processor", 3).hex() == (
         "fe6408722fc739d5e2f4144d97ecb8dfd667288dc4038e879531a5b49c924a8d")
+    # The same as in test/host/cluster_test.c.
+    assert plan.file_key(bytes(range(32))).hex() == "ff968da9f802e614bcc30d987ea588a8"
 
 
 def test_a_node_that_is_not_there_is_named():

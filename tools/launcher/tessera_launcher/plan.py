@@ -28,6 +28,7 @@ PROCESSOR_RAM = 192 << 20  # beside the excache
 GDB_PORT = 12340
 PID_MAX = 4194304  # of Linux: numbers are below it
 KEY_BYTES = 32
+FILE_KEY_BYTES = 16
 START_MAX = 4095  # of a node: the number is a part of its incarnation
 KEY_FILE = "opt/tessera/cluster.key"  # in QEMU's fw_cfg
 SEED_FILE = "opt/tessera/seed"
@@ -158,12 +159,20 @@ def node_key(cluster_key: bytes, node: int, role: str, start: int) -> bytes:
     return hashlib.blake2b(text, key=cluster_key, digest_size=KEY_BYTES).digest()
 
 
+def file_key(cluster_key: bytes) -> bytes:
+    """What handles of files are sealed with (monitors/cluster/params.c does the same)."""
+    return hashlib.blake2b(b"tessera file key", key=cluster_key,
+                           digest_size=FILE_KEY_BYTES).digest()  # fmt: skip
+
+
 def give_key(plan: Plan, node: NodePlan, start: int) -> str:
     """What the node reads at that start of it: its key, which is good for no other start, and the
-    number. The managers' node has the key of the cluster, from which the others follow.
+    number. The managers' node has the key of the cluster, from which the others follow. Memory and
+    storage nodes have the key of handles, processors do not.
     """
     own = node_key(plan.key, node.node, node.role, start)
-    return f"{(plan.key if node.hosts_managers else own).hex()}:{start}"
+    text = f"{(plan.key if node.hosts_managers else own).hex()}:{start}"
+    return text if node.role == "processor" else f"{text}:{file_key(plan.key).hex()}"
 
 
 def key_path(run_dir: str, name: str) -> str:

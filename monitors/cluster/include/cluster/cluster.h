@@ -14,6 +14,7 @@
 #pragma once
 
 #include <lib/compiler.h>
+#include <lib/siphash.h>
 #include <lib/types.h>
 #include <net/node.h>
 #include <proto/cluster.h>
@@ -106,6 +107,12 @@ uint32_t cluster_choose(enum node_role role, cluster_choose_fn choose, const voi
  * Context:	threads, no locks held; anywhere but in interrupts unless @may_wait.
  */
 int cluster_vnode_check(uint32_t vnode, uint32_t node, bool may_wait) __must_check;
+
+/*
+ * What handles of files are sealed with (proto_file_seal()): the same at all memory and storage
+ * nodes, and at each start of them.  NULL: this node was given none, as a processor is.
+ */
+const struct siphash_key *cluster_file_key(void);
 
 /* --- the node that hosts the managers ------------------------------------------------------ */
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <lib/compiler.h>
+#include <lib/siphash.h>
 #include <lib/types.h>
 #include <net/node.h>
 #include <proto/cluster.h>
@@ -24,6 +25,8 @@ struct cluster_params {
 	struct rdma_gid gid;
 	bool has_key;
 	uint8_t key[RPC_KEY_LEN]; /* the host: the cluster's; else this node's */
+	bool has_file_key;
+	struct siphash_key file_key; /* see cluster_file_key() */
 	bool again; /* cluster.again= was given: the members at that epoch, ascending by id */
 	uint32_t again_epoch;
 	size_t nr_expected;
@@ -40,6 +43,9 @@ extern struct cluster_params cluster_params; /* const after boot */
  * else what QEMU hands over.  -ENOKEY: there is none that makes sense.
  */
 int cluster_key_find(void) __must_check;
+#define CLUSTER_FILE_KEY_LEN 16u
+/* The key of handles that follows from the cluster's.  The launcher computes the same (plan.py). */
+void cluster_file_key_of(const uint8_t cluster_key[RPC_KEY_LEN], uint8_t out[CLUSTER_FILE_KEY_LEN]);
 
 /* --- view.c */
 
