@@ -45,6 +45,7 @@ struct op {
 	struct storage *st;
 	uint16_t opcode;
 	const struct storage_peer *from;
+	uint32_t vnode; /* of the directory or file that is changed, and so of the answer */
 	struct fs_cred cred;
 	struct fs_change ch;
 	uint8_t *reply; /* RECORD_REPLY_MAX bytes */
@@ -79,7 +80,7 @@ static ssize_t reply_attr(struct op *op, const struct fs_inode *in)
 	struct proto_attr attr;
 
 	static_assert(sizeof(w) <= RECORD_REPLY_MAX, "an answer has no room in its record");
-	storage_attr(op->st, in, &attr);
+	storage_attr(op->st, in, op->vnode, &attr);
 	proto_attr_encode(&attr, &w);
 	memcpy(op->reply, &w, sizeof(w));
 	return sizeof(w);
@@ -94,7 +95,7 @@ static ssize_t reply_removed(struct op *op, const struct fs_inode *in)
 
 	if (in) {
 		fs_inode_stat(in, &s);
-		rep.file = (struct proto_file){ .ino = s.ino, .gen = s.gen, .node = op->st->node };
+		rep.file = storage_handle(op->st, &s, op->vnode);
 		rep.nlink = s.nlink;
 	}
 	ps_removed_rep_encode(&rep, &w);
@@ -629,25 +630,28 @@ DECODE(setattr, setattr)
 DECODE(setxattr, xattr)
 DECODE(fallocate, fallocate)
 
+#define OF(member) offsetof(union change_req, member.vnode)
+
 static const struct change_kind {
 	uint16_t opcode;
 	bool removes; /* the answer is what lost a name; else the attributes of a file */
+	size_t vnode; /* where the request has that of the change */
 	int (*decode)(uint16_t opcode, const void *body, size_t len, union change_req *req);
 	ssize_t (*run)(struct op *op, const union change_req *req);
 } kinds[] = {
-	{ PS_CREATE, false, decode_make, do_make },
-	{ PS_MKDIR, false, decode_make, do_make },
-	{ PS_MKNOD, false, decode_make, do_make },
-	{ PS_SYMLINK, false, decode_make, do_make },
-	{ PS_TMPFILE, false, decode_make, do_make },
-	{ PS_LINK, false, decode_link, do_link },
-	{ PS_UNLINK, true, decode_remove, do_remove },
-	{ PS_RMDIR, true, decode_remove, do_remove },
-	{ PS_RENAME, true, decode_rename, do_rename },
-	{ PS_SETATTR, false, decode_setattr, do_setattr },
-	{ PS_SETXATTR, false, decode_xattr, do_xattr },
-	{ PS_REMOVEXATTR, false, decode_xattr, do_xattr },
-	{ PS_FALLOCATE, false, decode_fallocate, do_fallocate },
+	{ PS_CREATE, false, OF(make.dir), decode_make, do_make },
+	{ PS_MKDIR, false, OF(make.dir), decode_make, do_make },
+	{ PS_MKNOD, false, OF(make.dir), decode_make, do_make },
+	{ PS_SYMLINK, false, OF(make.dir), decode_make, do_make },
+	{ PS_TMPFILE, false, OF(make.dir), decode_make, do_make },
+	{ PS_LINK, false, OF(link.file), decode_link, do_link },
+	{ PS_UNLINK, true, OF(remove.dir), decode_remove, do_remove },
+	{ PS_RMDIR, true, OF(remove.dir), decode_remove, do_remove },
+	{ PS_RENAME, true, OF(rename.from_dir), decode_rename, do_rename },
+	{ PS_SETATTR, false, OF(setattr.file), decode_setattr, do_setattr },
+	{ PS_SETXATTR, false, OF(xattr.file), decode_xattr, do_xattr },
+	{ PS_REMOVEXATTR, false, OF(xattr.file), decode_xattr, do_xattr },
+	{ PS_FALLOCATE, false, OF(fallocate.file), decode_fallocate, do_fallocate },
 };
 
 static const struct change_kind *find_kind(uint16_t opcode)
@@ -722,6 +726,7 @@ ssize_t storage_change(struct storage *st, uint16_t opcode, const struct storage
 		return ret;
 	if (!st->fs)
 		return -ENODEV;
+	memcpy(&op.vnode, (const uint8_t *)&req + kind->vnode, sizeof(op.vnode));
 	op.cred = (struct fs_cred){ req.change.cred.uid, req.change.cred.gid,
 				    req.change.cred.nr_groups, req.change.cred.groups };
 	op.ch = (struct fs_change){

@@ -39,9 +39,7 @@ static int open_path(struct storage *st, const char *path, struct ms_read_req *r
 		} else {
 			fs_inode_stat(in, &s);
 			*size = s.size;
-			req->file = (struct proto_file){ .ino = res->node.ino,
-							 .gen = res->node.gen,
-							 .node = st->node };
+			req->file = storage_handle(st, &s, PROTO_VNODE_ROOT);
 			fs_inode_put(in);
 		}
 	}

@@ -2,9 +2,10 @@
 /*
  * Storage monitor: the table of all messages, and the check of the vNode that each names.
  *
- * Flow:	a processor's request names a vNode at a place that the table tells; the sender must
- *		be a processor to which the view gives that vNode. A memory component has checked
- *		the processor for which it asks, so its requests are not compared with the view.
+ * Flow:	a processor's request names a vNode at a place that the table tells, by its number
+ *		or by handles, whose seals must be ours; the sender must be a processor to which the
+ *		view gives that vNode. A memory component has checked the processor for which it
+ *		asks, so its requests are not compared with the view.
  * Context:	threads; may sleep, for the disk, and for the placements after the managers' node
  *		was started again.
  * Failure:	-EACCES: counted, and logged with the sender's name.
@@ -21,6 +22,8 @@
 
 COUNTER(storage_not_placed, "storage.not_placed",
 	"requests for a vNode that is not on the processor that sent them");
+COUNTER(storage_not_sealed, "storage.not_sealed",
+	"requests with a handle that no storage component made for that vNode");
 
 #define FLAGS   (RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_WAITS)
 #define FOR_PS  (FLAGS | RPC_HANDLER_FROM_PROCESSOR)
@@ -28,36 +31,42 @@ COUNTER(storage_not_placed, "storage.not_placed",
 /* The RPC layer sees to it that a repetition does nothing. */
 #define ONCE_MS (RPC_HANDLER_WAITS | RPC_HANDLER_FROM_MEMORY)
 
-#define ASKS(opcode, from, vnode, name, fn) { opcode, from, STORAGE_VNODE_##vnode, name, fn, NULL }
-/* Of a processor, which is its client; the files are named by handles. */
-#define CHANGES(opcode, name, fn)           { opcode, FOR_PS, STORAGE_VNODE_HANDLE, name, NULL, fn }
+#define ASKS(opcode, from, vnode, name, fn) \
+	{ opcode, from, STORAGE_VNODE_##vnode, 0, 0, name, fn, NULL }
+/* Files are named by handles, @nr of them from @member of the body on. */
+#define HANDLES(type, member, nr)       STORAGE_VNODE_HANDLES, offsetof(struct type, member), nr
+#define ASKS_OF(opcode, type, name, fn) { opcode, FOR_PS, HANDLES(type, file, 1), name, fn, NULL }
+/* Of a processor, which is its client. */
+#define CHANGES(opcode, type, member, nr, name) \
+	{ opcode, FOR_PS, HANDLES(type, member, nr), name, NULL, storage_change }
 
 const struct storage_msg storage_msgs[] = {
 	ASKS(PS_LOOKUP, FOR_PS, OF_PATH, "ps.lookup", storage_lookup),
-	ASKS(PS_GETATTR, FOR_PS, HANDLE, "ps.getattr", storage_getattr),
+	ASKS_OF(PS_GETATTR, ps_file_req_wire, "ps.getattr", storage_getattr),
 	ASKS(PS_READLINK, FOR_PS, OF_PATH, "ps.readlink", storage_readlink),
-	ASKS(PS_GETDENTS, FOR_PS, HANDLE, "ps.getdents", storage_getdents),
-	ASKS(PS_STATFS, FOR_PS, HANDLE, "ps.statfs", storage_statfs),
+	ASKS_OF(PS_GETDENTS, ps_getdents_req_wire, "ps.getdents", storage_getdents),
+	ASKS_OF(PS_STATFS, ps_file_req_wire, "ps.statfs", storage_statfs),
 	ASKS(PS_ACCESS, FOR_PS, OF_PATH, "ps.access", storage_access),
-	CHANGES(PS_CREATE, "ps.create", storage_change),
-	CHANGES(PS_MKDIR, "ps.mkdir", storage_change),
-	CHANGES(PS_MKNOD, "ps.mknod", storage_change),
-	CHANGES(PS_SYMLINK, "ps.symlink", storage_change),
-	CHANGES(PS_TMPFILE, "ps.tmpfile", storage_change),
-	CHANGES(PS_LINK, "ps.link", storage_change),
-	CHANGES(PS_UNLINK, "ps.unlink", storage_change),
-	CHANGES(PS_RMDIR, "ps.rmdir", storage_change),
-	CHANGES(PS_RENAME, "ps.rename", storage_change),
-	CHANGES(PS_SETATTR, "ps.setattr", storage_change),
-	ASKS(PS_GETXATTR, FOR_PS, HANDLE, "ps.getxattr", storage_getxattr),
-	ASKS(PS_LISTXATTR, FOR_PS, HANDLE, "ps.listxattr", storage_listxattr),
-	CHANGES(PS_SETXATTR, "ps.setxattr", storage_change),
-	CHANGES(PS_REMOVEXATTR, "ps.removexattr", storage_change),
-	CHANGES(PS_FALLOCATE, "ps.fallocate", storage_change),
-	CHANGES(PS_CLOSE, "ps.close", storage_close),
-	CHANGES(PS_DECLARE, "ps.declare", storage_declare),
-	ASKS(PS_FSYNC, FOR_PS, HANDLE, "ps.fsync", storage_fsync),
-	ASKS(PS_SYNC, FOR_PS, HANDLE, "ps.sync", storage_sync),
+	CHANGES(PS_CREATE, ps_make_req_wire, dir, 1, "ps.create"),
+	CHANGES(PS_MKDIR, ps_make_req_wire, dir, 1, "ps.mkdir"),
+	CHANGES(PS_MKNOD, ps_make_req_wire, dir, 1, "ps.mknod"),
+	CHANGES(PS_SYMLINK, ps_make_req_wire, dir, 1, "ps.symlink"),
+	CHANGES(PS_TMPFILE, ps_make_req_wire, dir, 1, "ps.tmpfile"),
+	CHANGES(PS_LINK, ps_link_req_wire, file, 2, "ps.link"),
+	CHANGES(PS_UNLINK, ps_remove_req_wire, dir, 2, "ps.unlink"),
+	CHANGES(PS_RMDIR, ps_remove_req_wire, dir, 2, "ps.rmdir"),
+	CHANGES(PS_RENAME, ps_rename_req_wire, from_dir, 4, "ps.rename"),
+	CHANGES(PS_SETATTR, ps_setattr_req_wire, file, 1, "ps.setattr"),
+	ASKS_OF(PS_GETXATTR, ps_getxattr_req_wire, "ps.getxattr", storage_getxattr),
+	ASKS_OF(PS_LISTXATTR, ps_getxattr_req_wire, "ps.listxattr", storage_listxattr),
+	CHANGES(PS_SETXATTR, ps_setxattr_req_wire, file, 1, "ps.setxattr"),
+	CHANGES(PS_REMOVEXATTR, ps_setxattr_req_wire, file, 1, "ps.removexattr"),
+	CHANGES(PS_FALLOCATE, ps_fallocate_req_wire, file, 1, "ps.fallocate"),
+	{ PS_CLOSE, FOR_PS, STORAGE_VNODE_OWN_USE, 0, 0, "ps.close", NULL, storage_close },
+	{ PS_DECLARE, FOR_PS, STORAGE_VNODE_HANDLES, sizeof(struct ps_declare_req_wire),
+	  STORAGE_HANDLES_REST, "ps.declare", NULL, storage_declare },
+	ASKS_OF(PS_FSYNC, ps_fsync_req_wire, "ps.fsync", storage_fsync),
+	ASKS_OF(PS_SYNC, ps_file_req_wire, "ps.sync", storage_sync),
 	ASKS(MS_READ, FOR_MS, BY_MEMORY, "ms.read", NULL), /* msg.c sends the pages */
 	ASKS(MS_LOOKUP, FOR_MS, BY_MEMORY, "ms.lookup", storage_lookup),
 	ASKS(MS_CLAIM, FOR_MS, BY_MEMORY, "ms.claim", NULL),
@@ -68,40 +77,85 @@ const struct storage_msg storage_msgs[] = {
 };
 const size_t nr_storage_msgs = ARRAY_SIZE(storage_msgs);
 
-/* Where the vNode's number is in the body; -1: nowhere. */
-static ssize_t vnode_at(const struct storage_msg *msg)
+static int check_vnode(const struct storage *st, uint32_t vnode, uint32_t peer)
 {
-	switch (msg->vnode) {
-	case STORAGE_VNODE_OF_PATH:
-		return offsetof(struct ps_path_req_wire, vnode);
-	case STORAGE_VNODE_HANDLE:
-	case STORAGE_VNODE_BY_MEMORY:
-		return -1;
-	case STORAGE_VNODE_UNSAID:
-		break;
+	const int err = st->vnode_check(vnode, peer, true);
+
+	if (err == -EACCES) {
+		counter_inc(&storage_not_placed);
+		pr_warn_ratelimited("node %u asks for vNode %u, which is not placed there: "
+				    "refused\n",
+				    peer, vnode);
 	}
-	BUG_ON(true); /* no entry of the table says so */
-	return -1;
+	return err;
+}
+
+static int check_path(const struct storage *st, uint32_t peer, const void *body, size_t len)
+{
+	struct ps_path_req_wire w;
+
+	if (len < sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, body, sizeof(w));
+	return check_vnode(st, le32_to_cpu(w.vnode), peer);
+}
+
+/* "No file" names nothing; of another node's file the service says that it is not ours. */
+static int check_handle(const struct storage *st, uint32_t peer, const struct proto_file_wire *w)
+{
+	struct proto_file file;
+	const int err = proto_file_decode(w, &file);
+
+	if (err || file.node != st->node)
+		return err;
+	if (file.seal == proto_file_seal(&st->file_key, &file))
+		return check_vnode(st, file.vnode, peer);
+	counter_inc(&storage_not_sealed);
+	pr_warn_ratelimited("node %u has a handle that was not made for vNode %u: refused\n", peer,
+			    file.vnode);
+	return -EACCES;
+}
+
+static int check_handles(const struct storage *st, const struct storage_msg *msg, uint32_t peer,
+			 const void *body, size_t len)
+{
+	size_t nr = msg->nr_handles;
+	struct proto_file_wire w;
+	int err = 0;
+
+	ASSERT(msg->nr_handles);
+	if (len < msg->handles_at)
+		return -EMSGSIZE;
+	if (nr == STORAGE_HANDLES_REST) {
+		nr = (len - msg->handles_at) / sizeof(w);
+		if ((len - msg->handles_at) % sizeof(w))
+			return -EMSGSIZE;
+	}
+	if (len - msg->handles_at < nr * sizeof(w))
+		return -EMSGSIZE;
+	for (size_t i = 0; i < nr && !err; i++) {
+		memcpy(&w, (const uint8_t *)body + msg->handles_at + i * sizeof(w), sizeof(w));
+		err = check_handle(st, peer, &w);
+	}
+	return err;
 }
 
 int storage_check_vnode(const struct storage *st, const struct storage_msg *msg, uint32_t peer,
 			const void *body, size_t len)
 {
-	const ssize_t at = vnode_at(msg);
-	le32_t w;
-	int err;
-
-	if (at < 0 || len < (size_t)at + sizeof(w))
-		return 0; /* the decoder refuses what is too short */
-	memcpy(&w, (const uint8_t *)body + at, sizeof(w));
-	err = st->vnode_check(le32_to_cpu(w), peer, true);
-	if (err == -EACCES) {
-		counter_inc(&storage_not_placed);
-		pr_warn_ratelimited("node %u asks for vNode %u, which is not placed there: "
-				    "refused\n",
-				    peer, le32_to_cpu(w));
+	switch (msg->vnode) {
+	case STORAGE_VNODE_OF_PATH:
+		return check_path(st, peer, body, len);
+	case STORAGE_VNODE_HANDLES:
+		return check_handles(st, msg, peer, body, len);
+	case STORAGE_VNODE_OWN_USE:
+	case STORAGE_VNODE_BY_MEMORY:
+		return 0;
+	case STORAGE_VNODE_UNSAID:
+		break;
 	}
-	return err;
+	BUG_ON(true); /* no entry of the table says so */
+	return -EACCES;
 }
 
 ssize_t storage_serve_msg(struct storage *st, const struct storage_msg *msg,

@@ -33,7 +33,7 @@ ssize_t storage_getattr(struct storage *st, const void *body, size_t len, void *
 	in = storage_file_get(st, &file);
 	if (IS_ERR(in))
 		return PTR_ERR(in);
-	storage_attr(st, in, &attr);
+	storage_attr(st, in, file.vnode, &attr);
 	fs_inode_put(in);
 	proto_attr_encode(&attr, &w);
 	memcpy(reply, &w, sizeof(w));
@@ -301,7 +301,7 @@ int storage_read(struct storage *st, const struct ms_read_req *req, void *const 
 	in = storage_file_get(st, &req->file);
 	if (IS_ERR(in))
 		return (int)PTR_ERR(in);
-	storage_attr(st, in, &attr);
+	storage_attr(st, in, req->file.vnode, &attr);
 	memset(rep, 0, sizeof(*rep));
 	rep->file_size = attr.size;
 	rep->version = attr.version;

@@ -28,7 +28,7 @@ static void tell_state(const struct storage *st, struct fs_inode *in, uint64_t e
 	struct fs_stat stat;
 
 	fs_inode_stat(in, &stat);
-	storage_attr(st, in, &attr);
+	storage_attr(st, in, 0, &attr); /* the state has no handle */
 	*out = (struct ms_file_state){
 		.epoch = epoch,
 		.size = attr.size,

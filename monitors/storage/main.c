@@ -330,6 +330,7 @@ static int start_files(void)
 		.why = why,
 		.why_size = sizeof(why),
 		.vnode_check = cluster_vnode_check,
+		.file_key = cluster_file_key(),
 		.incarn = node_incarnation(),
 		.stable = stable,
 		.again = node_start_of(node_incarnation()) != 1,

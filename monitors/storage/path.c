@@ -118,7 +118,7 @@ ssize_t storage_lookup(struct storage *st, const void *body, size_t len, void *r
 		rep.at_mount_point = q->res.at_mount_point;
 		rep.nr_links = (uint16_t)q->res.nr_links;
 		if (q->in) {
-			storage_attr(st, q->in, &rep.attr);
+			storage_attr(st, q->in, q->req.vnode, &rep.attr);
 			fs_inode_put(q->in);
 		} else {
 			rep.rest = q->res.rest;

@@ -34,11 +34,14 @@ static int fake_check(uint32_t vnode, uint32_t node, bool may_wait)
 	return has && may_wait ? 0 : -EACCES;
 }
 
+static const struct siphash_key file_key = { 77, 78 };
+
 static struct rig *rig_new(struct ktest *t, bool disk)
 {
 	const struct storage_options opt = { .cache_bytes = 65536,
 					     .index_bytes = 65536,
-					     .vnode_check = fake_check };
+					     .vnode_check = fake_check,
+					     .file_key = &file_key };
 	struct rig *r = kzalloc(sizeof(*r));
 	int err;
 
@@ -378,18 +381,46 @@ static void many_threads(struct ktest *t)
 
 /* --- vNodes -------------------------------------------------------------------------------- */
 
+static struct proto_file handle_for(uint32_t vnode)
+{
+	struct proto_file file = {
+		.ino = TOY_INO_ETC, .gen = TOY_GEN, .node = NODE, .vnode = vnode
+	};
+
+	file.seal = proto_file_seal(&file_key, &file);
+	return file;
+}
+
+static size_t nr_handles(const struct storage_msg *msg)
+{
+	return msg->nr_handles == STORAGE_HANDLES_REST ? 3 : msg->nr_handles;
+}
+
+/* All handles of @msg are @file; else the body is 0. */
+static size_t put_handles(struct rig *r, const struct storage_msg *msg,
+			  const struct proto_file *file)
+{
+	struct proto_file_wire w;
+
+	proto_file_encode(file, &w);
+	memset(r->body, 0, CAP);
+	for (size_t i = 0; i < nr_handles(msg); i++)
+		memcpy(r->body + msg->handles_at + i * sizeof(w), &w, sizeof(w));
+	return msg->handles_at + nr_handles(msg) * sizeof(w);
+}
+
 /* A request of @msg for @vnode, as it should be but for the sender: its length. */
 static size_t request_for(struct rig *r, const struct storage_msg *msg, uint32_t vnode)
 {
 	const struct ps_path_req path = { .vnode = vnode, .path_len = 9, .path = "/etc/text" };
-	const struct proto_file file = { .ino = TOY_INO_ETC, .gen = TOY_GEN, .node = NODE };
+	const struct proto_file file = handle_for(vnode);
 	const struct ps_getdents_req dents = { .file = file, .max_bytes = 4096 };
 	struct ms_read_req read = { .file = file, .nr_pages = 1 };
 
 	switch (msg->opcode) {
 	case PS_GETATTR:
 	case PS_STATFS:
-		ps_file_req_encode(&file, (struct ps_file_req_wire *)(void *)r->body);
+		put_handles(r, msg, &file);
 		return sizeof(struct ps_file_req_wire);
 	case PS_GETDENTS:
 		ps_getdents_req_encode(&dents, (struct ps_getdents_req_wire *)(void *)r->body);
@@ -398,6 +429,8 @@ static size_t request_for(struct rig *r, const struct storage_msg *msg, uint32_t
 		read.pages[0] = (struct proto_mr_ref){ .addr = PAGE_SIZE, .len = PAGE_SIZE };
 		return (size_t)ms_read_req_encode(&read, r->body, CAP);
 	default:
+		if (msg->vnode == STORAGE_VNODE_HANDLES)
+			return put_handles(r, msg, &file); /* no decoder takes the rest */
 		return (size_t)ps_path_req_encode(&path, r->body, CAP);
 	}
 }
@@ -465,7 +498,8 @@ static void each_request_is_for_a_vnode_of_its_sender(struct ktest *t)
 	ASSERT_TRUE(t, r);
 	for (size_t i = 0; i < nr_storage_msgs; i++) {
 		const struct storage_msg *msg = &storage_msgs[i];
-		const bool of_path = msg->vnode == STORAGE_VNODE_OF_PATH;
+		const bool checked =
+			msg->vnode == STORAGE_VNODE_OF_PATH || msg->vnode == STORAGE_VNODE_HANDLES;
 		const bool of_memory = proto_of(msg->opcode) == PROTO_MS;
 
 		EXPECT_NE(t, (int)msg->vnode, (int)STORAGE_VNODE_UNSAID);
@@ -474,15 +508,90 @@ static void each_request_is_for_a_vnode_of_its_sender(struct ktest *t)
 		EXPECT_EQ(t, !!(msg->flags & RPC_HANDLER_FROM_MEMORY), of_memory);
 		EXPECT_NE(t, send(r, msg, PROC_1, PROTO_VNODE_ROOT), -EACCES);
 		EXPECT_NE(t, send(r, msg, PROC, 2), -EACCES);
-		EXPECT_EQ(t, send(r, msg, PROC_1, 2) == -EACCES, of_path);
-		EXPECT_EQ(t, send(r, msg, MEMORY, 2) == -EACCES, of_path);
+		EXPECT_EQ(t, checked, !of_memory && msg->opcode != PS_CLOSE);
+		EXPECT_EQ(t, send(r, msg, PROC_1, 2) == -EACCES, checked);
+		EXPECT_EQ(t, send(r, msg, MEMORY, 2) == -EACCES, checked);
 	}
 	rig_free(r);
+}
+
+/* Each handle of each request is one that we made, for the vNode that it names. */
+static void a_handle_is_good_for_its_vnode(struct ktest *t)
+{
+	struct rig *r = rig_new(t, true);
+	struct proto_file bad[5];
+	struct proto_file_wire w;
+	uint64_t nr = 0;
+	size_t len;
+
+	ASSERT_TRUE(t, r);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		bad[i] = handle_for(PROTO_VNODE_ROOT);
+	bad[0].ino++;
+	bad[1].gen++;
+	bad[2].vnode = 2; /* the processor has it, too */
+	bad[3].seal ^= 1ull << 63;
+	bad[4].seal = 0;
+	for (size_t i = 0; i < nr_storage_msgs; i++) {
+		const struct storage_msg *msg = &storage_msgs[i];
+
+		for (size_t n = 0; n < nr_handles(msg) * ARRAY_SIZE(bad); n++, nr++) {
+			const struct proto_file good = handle_for(2);
+
+			len = put_handles(r, msg, &good);
+			EXPECT_EQ(t, storage_check_vnode(&r->st, msg, PROC, r->body, len), 0);
+			proto_file_encode(&bad[n % ARRAY_SIZE(bad)], &w);
+			memcpy(r->body + msg->handles_at + n / ARRAY_SIZE(bad) * sizeof(w), &w,
+			       sizeof(w));
+			EXPECT_EQ(t, storage_check_vnode(&r->st, msg, PROC, r->body, len), -EACCES);
+			EXPECT_EQ(t, storage_check_vnode(&r->st, msg, PROC, r->body, len - 1),
+				  -EMSGSIZE);
+		}
+	}
+	EXPECT_EQ(t, nr, 29 * ARRAY_SIZE(bad));
+	rig_free(r);
+}
+
+/* What a look-up and PS_GETATTR answer is good for the vNode that was asked for, after a start. */
+static void handles_outlive_their_node(struct ktest *t)
+{
+	const struct storage_msg *getattr = &storage_msgs[0];
+	struct proto_file file[2] = { handle_for(1), handle_for(2) };
+	struct ps_lookup_rep rep;
+	struct proto_attr attr;
+
+	while (getattr->opcode != PS_GETATTR)
+		getattr++;
+	for (int start = 0; start < 2; start++) {
+		struct rig *r = rig_new(t, true);
+		ssize_t len;
+
+		ASSERT_TRUE(t, r);
+		for (uint32_t vnode = 1; vnode <= 2; vnode++) {
+			const struct storage_peer from = { .node = PROC, .incarn = 1 };
+			const size_t asked = put_handles(r, getattr, &file[vnode - 1]);
+
+			len = storage_serve_msg(&r->st, getattr, &from, r->body, asked, r->reply,
+						CAP);
+			ASSERT_TRUE(t, len > 0);
+			ASSERT_EQ(t, proto_attr_decode(r->reply, (size_t)len, &attr), 0);
+			EXPECT_EQ(t, attr.file.vnode, vnode);
+			EXPECT_EQ(t, attr.file.seal, handle_for(vnode).seal);
+		}
+		len = ask_path(r, storage_lookup, "/etc", 0, 0, 0);
+		ASSERT_TRUE(t, len > 0);
+		ASSERT_EQ(t, ps_lookup_rep_decode(r->reply, (size_t)len, &rep), 0);
+		EXPECT_EQ(t, rep.attr.file.seal, handle_for(1).seal);
+		file[0] = rep.attr.file;
+		rig_free(r);
+	}
 }
 
 static const struct ktest_case service_cases[] = {
 	KTEST(each_opcode_has_an_entry),
 	KTEST(each_request_is_for_a_vnode_of_its_sender),
+	KTEST(a_handle_is_good_for_its_vnode),
+	KTEST(handles_outlive_their_node),
 	KTEST(lookup),
 	KTEST(what_lookup_refuses),
 	KTEST(read_link),

@@ -26,6 +26,8 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 	memset(st, 0, sizeof(*st));
 	st->node = node;
 	st->vnode_check = opt->vnode_check;
+	if (opt->file_key)
+		st->file_key = *opt->file_key;
 	for (size_t i = 0; i < STORAGE_LOCKS; i++)
 		mutex_init(&st->locks[i], "storage.names", RANK_MONITOR);
 	record_table_init(&st->records);
@@ -113,13 +115,22 @@ static uint64_t version_of(const struct storage *st, const struct fs_stat *s)
 	return (uint64_t)s->ctime.sec << 30 | s->ctime.nsec;
 }
 
-void storage_attr(const struct storage *st, const struct fs_inode *in, struct proto_attr *out)
+struct proto_file storage_handle(const struct storage *st, const struct fs_stat *s, uint32_t vnode)
+{
+	struct proto_file file = { .ino = s->ino, .gen = s->gen, .node = st->node, .vnode = vnode };
+
+	file.seal = proto_file_seal(&st->file_key, &file);
+	return file;
+}
+
+void storage_attr(const struct storage *st, const struct fs_inode *in, uint32_t vnode,
+		  struct proto_attr *out)
 {
 	struct fs_stat s;
 
 	fs_inode_stat(in, &s);
 	*out = (struct proto_attr){
-		.file = { .ino = s.ino, .gen = s.gen, .node = st->node },
+		.file = storage_handle(st, &s, vnode),
 		.size = s.size,
 		.blocks = s.blocks,
 		.atime_s = s.atime.sec,

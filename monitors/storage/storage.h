@@ -28,10 +28,11 @@ struct blkdev;
 #define STORAGE_LOCKS 64u
 
 struct storage {
-	struct fs *fs;           /* const; NULL: no disk */
-	struct pathindex *index; /* const */
-	uint64_t fsid;           /* const */
-	uint32_t node;           /* const: our id, in every handle */
+	struct fs *fs;               /* const; NULL: no disk */
+	struct pathindex *index;     /* const */
+	uint64_t fsid;               /* const */
+	uint32_t node;               /* const: our id, in every handle */
+	struct siphash_key file_key; /* const: of the seals of handles */
 	/* const: cluster_vnode_check() */
 	int (*vnode_check)(uint32_t vnode, uint32_t node, bool may_wait);
 	/*
@@ -54,6 +55,7 @@ struct storage_options {
 	char *why;            /* where to put the reason when mounting fails */
 	size_t why_size;
 	int (*vnode_check)(uint32_t vnode, uint32_t node, bool may_wait);
+	const struct siphash_key *file_key; /* NULL: this node makes no handles */
 	uint32_t incarn; /* of this node */
 	bool again;      /* it has had an earlier life in this cluster */
 	bool stable;     /* as in struct storage */
@@ -96,15 +98,20 @@ ssize_t storage_close(struct storage *st, uint16_t opcode, const struct storage_
 /* Where a request names its vNode. */
 enum storage_vnode {
 	STORAGE_VNODE_UNSAID,    /* no entry may say so */
-	STORAGE_VNODE_HANDLE,    /* a file handle, which does not tell its vNode: not compared */
+	STORAGE_VNODE_HANDLES,   /* in @nr_handles handles, the first of them at @handles_at */
 	STORAGE_VNODE_OF_PATH,   /* struct ps_path_req_wire */
+	STORAGE_VNODE_OWN_USE,   /* of handles only what the sender has used counts: not compared */
 	STORAGE_VNODE_BY_MEMORY, /* the memory component has checked the processor */
 };
+
+/* The rest of the body are handles. */
+#define STORAGE_HANDLES_REST UINT16_MAX
 
 struct storage_msg {
 	uint16_t opcode;
 	uint16_t flags; /* enum rpc_handler_flags */
 	enum storage_vnode vnode;
+	uint16_t handles_at, nr_handles; /* in the body; or STORAGE_HANDLES_REST */
 	const char *name;
 	storage_service service;
 	/* Instead of that.  Both NULL: msg.c has its handler. */
@@ -114,8 +121,8 @@ extern const struct storage_msg storage_msgs[];
 extern const size_t nr_storage_msgs;
 
 /*
- * Does the view give @peer the vNode that the request names? 0; -EACCES, counted and logged. May
- * sleep.
+ * Does the view give @peer the vNode that the request names, and did we make its handles? 0;
+ * -EACCES, counted and logged; -EMSGSIZE, -EPROTO. May sleep.
  */
 int storage_check_vnode(const struct storage *st, const struct storage_msg *msg, uint32_t peer,
 			const void *body, size_t len) __must_check;
@@ -152,7 +159,10 @@ int __must_check storage_read(struct storage *st, const struct ms_read_req *req,
 
 /* The inode behind a handle.  ERR_PTR: -ESTALE for one that is not ours, -ENODEV without a disk. */
 struct fs_inode *storage_file_get(struct storage *st, const struct proto_file *file);
-void storage_attr(const struct storage *st, const struct fs_inode *in, struct proto_attr *out);
+/* Its handle for programs of @vnode. */
+struct proto_file storage_handle(const struct storage *st, const struct fs_stat *s, uint32_t vnode);
+void storage_attr(const struct storage *st, const struct fs_inode *in, uint32_t vnode,
+		  struct proto_attr *out);
 /* The inode that is the root of a vNode's mount point. */
 uint64_t storage_vnode_root(const struct storage *st, uint32_t vnode);
 
