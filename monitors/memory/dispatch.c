@@ -122,7 +122,7 @@ const struct msg_type msg_types[] = {
 	       msg_lease) }, /* a number is served once */
 	{ CALL(PM_VREGIONS, FROM_PROC | WAITS, SPACES, pm_vregions_req,
 	       msg_vregions) }, /* twice would grant twice */
-	{ ENTRY(PM_DESTROY, FROM_PROC | WAITS | IDEMPOTENT, SPACES, sizeof(struct destroy_list),
+	{ ENTRY(PM_DESTROY, FROM_PROC | WAITS | IDEMPOTENT, OWN_END, sizeof(struct destroy_list),
 		decode_destroy_list, msg_destroy) },
 	{ CALL(PM_FORK, FROM_PROC | WAITS, SPACES, pm_fork_req, msg_fork),
 	  .time = &memory_fork_ns },
@@ -245,22 +245,17 @@ static int check_space(const struct msg *msg, uint64_t aspace)
 
 static int check_spaces(const struct msg_type *type, const struct msg *msg, const void *req)
 {
-	const struct destroy_list *list = req;
 	const struct pm_collapse_req *collapse = req;
 	const struct pm_mmap_req *map = req;
 	const uint64_t *aspace = req;
-	int err = 0;
+	int err = check_space(msg, *aspace);
 
-	if (type->opcode == PM_DESTROY) {
-		for (uint32_t i = 0; i < list->nr && !err; i++)
-			err = check_space(msg, list->ids[i]);
-		return err;
-	}
-	err = check_space(msg, *aspace);
 	if (!err && type->opcode == PM_COLLAPSE)
 		err = check_space(msg, collapse->into);
 	if (!err && type->opcode == PM_MMAP && map->object)
 		err = check_space(msg, map->object);
+	if (!err && type->opcode == PM_MMAP && map->file.node)
+		err = memory_check_file(msg->m, &map->file, msg->peer, true);
 	return err;
 }
 
@@ -273,8 +268,18 @@ static int check_named(const struct msg_type *type, const struct msg *msg, const
 	if (type->opcode == PM_SPACE)
 		return memory_check_vnode(msg->m, space->vnode, msg->peer, true);
 	err = memory_check_vnode(msg->m, exec->vnode, msg->peer, true);
-	return !err && exec->object ? check_space(msg, exec->object) : err;
+	if (!err && exec->object)
+		err = check_space(msg, exec->object);
+	if (!err && exec->file.node)
+		err = memory_check_file(msg->m, &exec->file, msg->peer, true);
+	return err;
 }
+
+/* Where check_vnode() finds the handle; of PM_FILE_FETCH its handler checks it. */
+static_assert(offsetof(struct pm_file_open_req, file) == 0, "PM_FILE_OPEN begins with a handle");
+static_assert(offsetof(struct pm_file_write_req, file) == 0, "PM_FILE_WRITE begins with a handle");
+static_assert(offsetof(struct pm_file_change_req, file) == 0,
+	      "PM_FILE_CHANGE begins with a handle");
 
 static int check_vnode(const struct msg_type *type, const struct msg *msg, const void *req)
 {
@@ -283,9 +288,11 @@ static int check_vnode(const struct msg_type *type, const struct msg *msg, const
 		return check_named(type, msg, req);
 	case MSG_VNODE_SPACES:
 		return check_spaces(type, msg, req);
-	case MSG_VNODE_NONE:
-	case MSG_VNODE_REGION:
 	case MSG_VNODE_HANDLE:
+		return memory_check_file(msg->m, req, msg->peer, true);
+	case MSG_VNODE_NONE:
+	case MSG_VNODE_OWN_END:
+	case MSG_VNODE_REGION:
 	case MSG_VNODE_BY_MEMORY:
 		return 0;
 	case MSG_VNODE_UNSAID:

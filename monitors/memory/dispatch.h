@@ -50,8 +50,9 @@ enum msg_vnode {
 	MSG_VNODE_NONE,      /* it names nothing of a vNode */
 	MSG_VNODE_NAMED,     /* by its number */
 	MSG_VNODE_SPACES,    /* spaces, whose home this is */
+	MSG_VNODE_OWN_END,   /* the sender's own spaces, which end: not compared */
 	MSG_VNODE_REGION,    /* a vRegion; the owner looks it up only once: region_check_sender() */
-	MSG_VNODE_HANDLE,    /* a file handle, which does not tell its vNode: not compared */
+	MSG_VNODE_HANDLE,    /* a file's handle, with which the request begins */
 	MSG_VNODE_BY_MEMORY, /* a memory component, which has checked the processor, asks */
 };
 

@@ -72,7 +72,8 @@ static void entries_say_where_the_vnode_is(struct ktest *t)
 			EXPECT_TRUE(t, type->vnode == MSG_VNODE_REGION ||
 					       type->vnode == MSG_VNODE_HANDLE);
 		/* The placements may have to be waited for. */
-		if (type->vnode == MSG_VNODE_NAMED || type->vnode == MSG_VNODE_SPACES)
+		if (type->vnode == MSG_VNODE_NAMED || type->vnode == MSG_VNODE_SPACES ||
+		    type->vnode == MSG_VNODE_HANDLE)
 			EXPECT_TRUE(t, type->flags & RPC_HANDLER_WAITS);
 	}
 }

@@ -15,6 +15,7 @@
 
 #include "service.h"
 
+#include <cluster/cluster.h>
 #include <cluster/patience.h>
 #include <kernel/bootparam.h>
 #include <kernel/printk.h>
@@ -273,6 +274,7 @@ int memory_node_make(uint32_t vregion_shift)
 	struct memory_config cfg = {
 		.node = node_self()->id,
 		.vregion_shift = vregion_shift,
+		.file_key = cluster_file_key(),
 		.net = &node_net,
 		.runs = runs,
 		.ops = &node_pool_ops,

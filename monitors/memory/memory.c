@@ -19,6 +19,8 @@ int memory_init(struct memory *m, const struct memory_config *cfg)
 	memset(m, 0, sizeof(*m));
 	m->node = cfg->node;
 	m->vregion_shift = cfg->vregion_shift;
+	if (cfg->file_key)
+		m->file_key = *cfg->file_key;
 	m->net = cfg->net;
 	m->net_arg = cfg->net_arg;
 	m->storage_wait_ns = cfg->storage_wait_ns;
@@ -84,6 +86,16 @@ int memory_check_vnode(struct memory *m, uint32_t vnode, uint32_t node, bool may
 				    node, vnode);
 	}
 	return err;
+}
+
+int memory_check_file(struct memory *m, const struct proto_file *file, uint32_t node, bool may_wait)
+{
+	if (file->seal == proto_file_seal(&m->file_key, file))
+		return memory_check_vnode(m, file->vnode, node, may_wait);
+	STAT_INC(m, not_sealed);
+	pr_warn_ratelimited("node %u has a handle that was not made for vNode %u: refused\n", node,
+			    file->vnode);
+	return -EACCES;
 }
 
 void memory_vnode_withdrawn(struct memory *m)

@@ -110,6 +110,7 @@ struct memory_stats {
 	uint64_t bad_requests; /* malformed */
 	uint64_t not_home;     /* a home's requests that came from another node */
 	uint64_t not_placed;   /* requests for a vNode that is not on their sender */
+	uint64_t not_sealed;   /* requests with a handle that no storage node made for its vNode */
 	uint64_t kernel_full;  /* spaces, vRegions, areas refused: a processor has had its part */
 };
 
@@ -130,6 +131,7 @@ struct memory {
 	const struct memory_net *net;              /* const */
 	void *net_arg;                             /* const */
 	uint32_t vregion_shift;                    /* const */
+	struct siphash_key file_key;               /* const: of the seals of handles */
 	struct spinlock nodes_lock;                /* RANK_SPIN_MONITOR */
 	uint32_t *nodes __guarded_by(&nodes_lock); /* memory nodes, ascending */
 	/* frames that programs may have at each of ->nodes, as it told last; 0: not known */
@@ -156,6 +158,7 @@ struct memory {
 struct memory_config {
 	uint32_t node;
 	uint32_t vregion_shift;
+	const struct siphash_key *file_key; /* NULL: this node joins no cluster */
 	const struct memory_net *net;
 	void *net_arg;
 	const struct pool_run *runs;
@@ -188,6 +191,9 @@ bool memory_ask_nodes(struct memory *m);
  * known yet, and the caller may not wait for it.
  */
 int memory_check_vnode(struct memory *m, uint32_t vnode, uint32_t node, bool may_wait) __must_check;
+/* The same for a handle that @node names: a storage node made it for a vNode of @node's. */
+int memory_check_file(struct memory *m, const struct proto_file *file, uint32_t node, bool may_wait)
+	__must_check;
 /* A processor has lost a vNode, and vnode_check() knows. */
 void memory_vnode_withdrawn(struct memory *m);
 /* Charge @proc with kernel memory here: pool_charge_kernel(). A refusal is counted. */

@@ -335,6 +335,9 @@ enum rpc_handler_result msg_file_fetch(struct rpc_request *req, void *arg)
 	if (!err && bulk_len)
 		err = -EMSGSIZE;
 	if (!err)
+		err = memory_check_file(&memory_node, &fr->req.file, rpc_request_peer(req),
+					rpc_request_may_sleep(req));
+	if (!err)
 		err = page_cache_get(&memory_node, &fr->req.file, fr->req.pgoff, fr->req.nr_pages,
 				     fr->req.version, rpc_request_may_sleep(req), fr->pages, &rep);
 	if (!err) {

@@ -87,6 +87,8 @@ STAT_GAUGE(bad_requests, "memory.bad_requests", "malformed requests");
 STAT_GAUGE(not_home, "memory.not_home", "requests of a home that came from another memory node");
 STAT_GAUGE(not_placed, "memory.not_placed",
 	   "requests for a vNode that is not on the processor that sent them");
+STAT_GAUGE(not_sealed, "memory.not_sealed",
+	   "requests with a handle that no storage component made for that vNode");
 STAT_GAUGE(kernel_full, "memory.kernel_full",
 	   "spaces, vRegions and areas refused to a processor with many");
 STAT_GAUGE(file_fetches, "page_cache.fetch", "requests for file pages answered");

@@ -51,6 +51,15 @@ bool fake_wait_held(struct fake *f)
 	return __atomic_load_n(&f->held, __ATOMIC_ACQUIRE);
 }
 
+static const struct siphash_key file_key = { 0x6b6579, 0x5ea1 };
+
+struct proto_file fake_sealed(struct proto_file file, uint32_t vnode)
+{
+	file.vnode = vnode;
+	file.seal = proto_file_seal(&file_key, &file);
+	return file;
+}
+
 static int storage_lookup(struct fake *f, const void *body, uint32_t len, void *reply,
 			  uint32_t reply_max)
 {
@@ -66,7 +75,9 @@ static int storage_lookup(struct fake *f, const void *body, uint32_t len, void *
 		if (!path || strlen(path) != req.path_len || memcmp(path, req.path, req.path_len))
 			continue;
 		rep.attr = (struct proto_attr){
-			.file = { .ino = i + 1, .gen = 1, .node = FAKE_STORAGE },
+			.file = fake_sealed(
+				(struct proto_file){ .ino = i + 1, .gen = 1, .node = FAKE_STORAGE },
+				req.vnode),
 			.size = f->files[i].size,
 			.mode = 0100755,
 			.nlink = 1,
@@ -316,6 +327,7 @@ void fake_start(struct fake *f, size_t nr, uint64_t frames, uint32_t shift)
 		struct memory_config cfg = {
 			.node = nodes[i],
 			.vregion_shift = shift,
+			.file_key = &file_key,
 			.net = &fake_net,
 			.net_arg = f,
 			.runs = runs,

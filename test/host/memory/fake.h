@@ -15,7 +15,9 @@
 #define FAKE_MEM_FIRST 11u
 #define FAKE_MEM_MAX   3u
 #define FAKE_STORAGE   21u
-#define FAKE_VNODE     2u /* placed on one processor at most; the root vNode is on each */
+/* @file as a storage node would name it for @vnode. */
+struct proto_file fake_sealed(struct proto_file file, uint32_t vnode);
+#define FAKE_VNODE 2u /* placed on one processor at most; the root vNode is on each */
 /* The number of a space: made by @proc, or FAKE_PROC, at home @home, or the first one. */
 #define FAKE_SPACE_BY(proc, home, n)                                                              \
 	(((uint64_t)(home) << PM_SPACE_HOME_SHIFT) | ((uint64_t)(proc) << PM_SPACE_MAKER_SHIFT) | \

@@ -13,7 +13,9 @@
 #include "../../../monitors/memory/file_live.h"
 #include "fixture.h"
 
-static struct proto_file file1 = { .ino = 1, .gen = 1, .node = FAKE_STORAGE }; /* the one that requests name */
+static struct proto_file file1 = { .ino = 1,
+				   .gen = 1,
+				   .node = FAKE_STORAGE }; /* the one that requests name */
 static struct pm_file_state state;
 
 /* Write @len bytes of @bytes at @pos, as a processor does: pages, each with its range. */
@@ -21,7 +23,7 @@ static int write_at(struct fake *f, size_t node, uint64_t pos, const void *bytes
 		    uint32_t flags)
 {
 	static uint8_t body[2048], data[PM_FILE_WRITE_MAX * PAGE_SIZE];
-	struct pm_file_write_req req = { .file = file1,
+	struct pm_file_write_req req = { .file = fake_sealed(file1, PROTO_VNODE_ROOT),
 					 .size = flags & PM_FILE_INSIDE ? 0 : pos + len,
 					 .flags = flags };
 	struct pm_file_state_wire w;
@@ -57,7 +59,9 @@ static int sync_file(struct fake *f)
 
 static int change(struct fake *f, uint32_t op, uint64_t off, uint64_t len)
 {
-	const struct pm_file_change_req req = { .file = file1, .op = op, .off = off, .len = len };
+	const struct pm_file_change_req req = {
+		.file = fake_sealed(file1, PROTO_VNODE_ROOT), .op = op, .off = off, .len = len
+	};
 	struct pm_file_change_req_wire rw;
 	struct pm_file_state_wire w;
 	int ret;
@@ -70,7 +74,7 @@ static int change(struct fake *f, uint32_t op, uint64_t off, uint64_t len)
 
 static int open_at(struct fake *f, size_t node)
 {
-	const struct pm_file_open_req req = { .file = file1 };
+	const struct pm_file_open_req req = { .file = fake_sealed(file1, PROTO_VNODE_ROOT) };
 	struct pm_file_open_req_wire rw;
 	struct pm_file_state_wire w;
 	int ret;
@@ -162,7 +166,8 @@ struct syncer {
 static void sync_thread(void *arg)
 {
 	struct syncer *s = arg;
-	struct pm_file_write_req req = { .file = file1, .flags = PM_FILE_SYNC };
+	struct pm_file_write_req req = { .file = fake_sealed(file1, PROTO_VNODE_ROOT),
+					 .flags = PM_FILE_SYNC };
 	struct pm_file_state out;
 
 	s->ret = file_write(&s->f->mem[0], &req, NULL, &out);

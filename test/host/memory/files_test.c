@@ -403,7 +403,7 @@ static int exec_stack(struct fake *f, uint64_t seed, uint64_t stack, struct pm_e
 	const struct pm_exec_req req = {
 		.vnode = PROTO_VNODE_ROOT,
 		.aspace = FAKE_ASPACE(9),
-		.file = file1,
+		.file = fake_sealed(file1, PROTO_VNODE_ROOT),
 		.stack_size = stack,
 		.random_seed = seed,
 		.want_credits = 64,

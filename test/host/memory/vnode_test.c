@@ -93,10 +93,12 @@ static struct fake_proc other_space(struct fake_proc *p, uint32_t n)
 	return q;
 }
 
+static const struct proto_file file7 = { .ino = 7, .gen = 1, .node = FAKE_STORAGE };
+
 static int ask_exec(struct fake_proc *p)
 {
 	const struct pm_exec_req req = { .aspace = FAKE_ASPACE(20),
-					 .file = { .ino = 7, .gen = 1, .node = FAKE_STORAGE },
+					 .file = fake_sealed(file7, p->vnode),
 					 .stack_size = 1 << 20,
 					 .vnode = p->vnode };
 	static uint8_t body[4096], reply[16384];
@@ -105,6 +107,45 @@ static int ask_exec(struct fake_proc *p)
 	return len < 0 ? (int)len
 		       : memory_serve(&p->f->mem[0], p->proc, PM_EXEC, body, (uint32_t)len, NULL, 0,
 				      reply, sizeof(reply), NULL);
+}
+
+/* PM_FILE_* with @file; the answer of the check, or of the handler. */
+static int ask_file(struct fake_proc *p, uint16_t opcode, struct proto_file file)
+{
+	const struct pm_file_open_req open = { .file = file };
+	const struct pm_file_write_req write = { .file = file, .flags = PM_FILE_SYNC };
+	const struct pm_file_change_req change = { .file = file, .op = PROTO_FILE_TRUNCATE };
+	static uint8_t body[512], reply[512];
+	ssize_t len;
+
+	if (opcode == PM_FILE_FETCH)
+		return memory_check_file(&p->f->mem[0], &file, p->proc, true);
+	if (opcode == PM_FILE_OPEN)
+		pm_file_open_req_encode(&open, (struct pm_file_open_req_wire *)(void *)body);
+	else if (opcode == PM_FILE_CHANGE)
+		pm_file_change_req_encode(&change, (struct pm_file_change_req_wire *)(void *)body);
+	len = opcode == PM_FILE_WRITE  ? pm_file_write_req_encode(&write, body, sizeof(body))
+	      : opcode == PM_FILE_OPEN ? (ssize_t)sizeof(struct pm_file_open_req_wire)
+				       : (ssize_t)sizeof(struct pm_file_change_req_wire);
+	return len < 0 ? (int)len
+		       : memory_serve(&p->f->mem[0], p->proc, opcode, body, (uint32_t)len, NULL, 0,
+				      reply, sizeof(reply), NULL);
+}
+
+static int ask_mmap_file(struct fake_proc *p, struct proto_file file)
+{
+	const struct pm_mmap_req req = { .aspace = p->aspace,
+					 .addr = AT + 8 * PAGE_SIZE,
+					 .len = PAGE_SIZE,
+					 .file = file,
+					 .prot = PM_PROT_READ,
+					 .flags = PM_MAP_FIXED };
+	static uint8_t reply[16384];
+	struct pm_mmap_req_wire w;
+
+	pm_mmap_req_encode(&req, &w);
+	return memory_serve(&p->f->mem[0], p->proc, PM_MMAP, &w, sizeof(w), NULL, 0, reply,
+			    sizeof(reply), NULL);
 }
 
 static int ask_ahead(struct fake_proc *p)
@@ -164,6 +205,11 @@ static int ask_with(struct fake_proc *p, struct fake_proc *q, struct fake_proc *
 		return proc_fill_vma(p, AT, &v);
 	case PM_WRITEBACK:
 		return proc_writeback(p, AT, page);
+	case PM_FILE_FETCH:
+	case PM_FILE_OPEN:
+	case PM_FILE_WRITE:
+	case PM_FILE_CHANGE:
+		return ask_file(p, opcode, fake_sealed(file7, p->vnode));
 	default:
 		return -ENOSYS;
 	}
@@ -208,7 +254,7 @@ static void withdraw(struct fake *f)
 static bool is_checked(const struct msg_type *type)
 {
 	return type->vnode == MSG_VNODE_NAMED || type->vnode == MSG_VNODE_SPACES ||
-	       type->vnode == MSG_VNODE_REGION;
+	       type->vnode == MSG_VNODE_REGION || type->vnode == MSG_VNODE_HANDLE;
 }
 
 /* Each request of the table is refused when the view does not give its sender the vNode. */
@@ -227,17 +273,18 @@ static void each_request_is_for_a_vnode_of_its_sender(struct ktest *t)
 			withdraw(&f);
 		for (size_t i = 0; i < nr_msg_types; i++) {
 			const uint16_t opcode = msg_types[i].opcode;
+			const bool ends = msg_types[i].vnode == MSG_VNODE_OWN_END;
 			int ret;
 
-			if (!is_checked(&msg_types[i]))
+			if (!is_checked(&msg_types[i]) && !ends)
 				continue;
 			ret = ask(&p, opcode);
-			if (ret == -ENOSYS || (ret == -EACCES) != refused)
+			if (ret == -ENOSYS || (ret == -EACCES) != (refused && !ends))
 				ktest_fail(t, __FILE__, __LINE__, "%s in round %u: %d",
 					   msg_types[i].name, round, ret);
-			nr++;
+			nr += !ends;
 		}
-		EXPECT_EQ(t, nr, 17);
+		EXPECT_EQ(t, nr, 20);
 		EXPECT_EQ(t, f.mem[0].stats.not_placed >= nr, refused);
 		EXPECT_EQ(t, f.mem[0].stats.not_placed > 0, refused);
 		memory_processor_gone(&f.mem[0], FAKE_PROC);
@@ -245,6 +292,43 @@ static void each_request_is_for_a_vnode_of_its_sender(struct ktest *t)
 		proc_done(&q);
 		EXPECT_TRUE(t, fake_stop(&f));
 	}
+}
+
+/* A handle is good as it was made, and for a processor that has its vNode. */
+static void a_handle_is_good_for_its_vnode(struct ktest *t)
+{
+	const uint16_t opcodes[] = { PM_FILE_FETCH, PM_FILE_OPEN, PM_FILE_WRITE, PM_FILE_CHANGE };
+	struct proto_file bad[6];
+	struct fake_proc p, q;
+	struct fake f;
+
+	two_spaces(t, &f, &p, &q, PROTO_VNODE_ROOT);
+	f.files[6] = (struct fake_file){ .size = 4 * PAGE_SIZE, .version = 1 };
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		bad[i] = fake_sealed(file7, PROTO_VNODE_ROOT);
+	bad[0].ino++;
+	bad[1].gen++;
+	bad[2].node++;
+	bad[3].vnode = VNODE; /* the processor has it, too */
+	bad[4].seal ^= 1ull << 63;
+	bad[5].seal = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		for (size_t o = 0; o < ARRAY_SIZE(opcodes); o++)
+			EXPECT_EQ(t, ask_file(&p, opcodes[o], bad[i]), -EACCES);
+		EXPECT_EQ(t, ask_mmap_file(&p, bad[i]), -EACCES);
+	}
+	EXPECT_EQ(t, f.mem[0].stats.not_sealed, 5 * ARRAY_SIZE(bad));
+	EXPECT_EQ(t, f.mem[0].stats.not_placed, 0);
+	EXPECT_GE(t, ask_mmap_file(&p, fake_sealed(file7, VNODE)), 0);
+	f.placed = FAKE_PROC + 1;
+	EXPECT_EQ(t, ask_mmap_file(&p, fake_sealed(file7, VNODE)), -EACCES);
+	for (size_t o = 0; o < ARRAY_SIZE(opcodes); o++)
+		EXPECT_EQ(t, ask_file(&p, opcodes[o], fake_sealed(file7, VNODE)), -EACCES);
+	EXPECT_EQ(t, f.mem[0].stats.not_sealed, 5 * ARRAY_SIZE(bad));
+	memory_processor_gone(&f.mem[0], FAKE_PROC);
+	proc_done(&p);
+	proc_done(&q);
+	EXPECT_TRUE(t, fake_stop(&f));
 }
 
 /* An entry that does not say where the vNode is lets nothing pass. */
@@ -286,6 +370,40 @@ static void the_second_space_counts(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* The spaces of a vNode that has ended go when their processor says so, one beside others. */
+static void spaces_end_after_their_vnode(struct ktest *t)
+{
+	struct fake_proc p, q, root;
+	le64_t ids[3];
+	struct fake f;
+
+	two_spaces(t, &f, &p, &q, VNODE);
+	proc_init(&root, &f, FAKE_ASPACE(5), FAKE_MEM_FIRST);
+	ASSERT_EQ(t, proc_space(&root), 0);
+	withdraw(&f);
+	ids[0] = cpu_to_le64(p.aspace);
+	ids[1] = cpu_to_le64(root.aspace);
+	ids[2] = cpu_to_le64(q.aspace);
+	/* Of another processor none. */
+	EXPECT_EQ(t,
+		  memory_serve(&f.mem[0], FAKE_PROC + 1, PM_DESTROY, ids, sizeof(ids), NULL, 0,
+			       NULL, 0, NULL),
+		  0);
+	EXPECT_EQ(t, home_space_vnode(&f.mem[0], p.aspace, FAKE_PROC), VNODE);
+	EXPECT_EQ(t,
+		  memory_serve(&f.mem[0], FAKE_PROC, PM_DESTROY, ids, sizeof(ids), NULL, 0, NULL, 0,
+			       NULL),
+		  0);
+	EXPECT_EQ(t, home_space_vnode(&f.mem[0], p.aspace, FAKE_PROC), 0);
+	EXPECT_EQ(t, home_space_vnode(&f.mem[0], root.aspace, FAKE_PROC), 0);
+	EXPECT_FALSE(t, owner_has_space(&f.mem[0], p.aspace));
+	EXPECT_EQ(t, f.mem[0].stats.not_placed, 0);
+	proc_done(&root);
+	proc_done(&p);
+	proc_done(&q);
+	EXPECT_TRUE(t, fake_stop(&f)); /* no page, no region, nothing committed is left */
+}
+
 /* Without the managers' node a fetch waits in a thread, not in polling context. */
 static void unknown_placements_are_waited_for(struct ktest *t)
 {
@@ -315,8 +433,10 @@ static void unknown_placements_are_waited_for(struct ktest *t)
 
 static const struct ktest_case cases[] = {
 	KTEST(each_request_is_for_a_vnode_of_its_sender),
+	KTEST(a_handle_is_good_for_its_vnode),
 	KTEST(an_entry_that_says_nothing_is_refused),
 	KTEST(the_second_space_counts),
+	KTEST(spaces_end_after_their_vnode),
 	KTEST(unknown_placements_are_waited_for),
 	KTEST(a_space_is_one_vnodes),
 	{ 0 },
