@@ -552,7 +552,7 @@ static void a_handle_is_good_for_its_vnode(struct ktest *t)
 	rig_free(r);
 }
 
-/* What a look-up and PS_GETATTR answer is good for the vNode that was asked for, after a start. */
+/* A look-up and PS_GETATTR answer handles for the vNode that was asked for, after a start too. */
 static void handles_outlive_their_node(struct ktest *t)
 {
 	const struct storage_msg *getattr = &storage_msgs[0];

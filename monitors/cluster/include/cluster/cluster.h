@@ -109,7 +109,7 @@ uint32_t cluster_choose(enum node_role role, cluster_choose_fn choose, const voi
 int cluster_vnode_check(uint32_t vnode, uint32_t node, bool may_wait) __must_check;
 
 /*
- * What handles of files are sealed with (proto_file_seal()): the same at all memory and storage
+ * The key of the seals of files' handles (proto_file_seal()): the same at all memory and storage
  * nodes, and at each start of them.  NULL: this node was given none, as a processor is.
  */
 const struct siphash_key *cluster_file_key(void);
