@@ -22,9 +22,20 @@ struct rig {
 
 static const struct proto_file root = { .ino = 2, .gen = 7, .node = NODE };
 
+/* The client leaves when the service has asked so often; 0: it stays. */
+static unsigned int leaves_at;
+
+static bool has_left(uint32_t node, uint32_t incarn)
+{
+	if (leaves_at < 2)
+		return leaves_at == 1;
+	leaves_at--;
+	return false;
+}
+
 static struct rig *rig_new(void)
 {
-	const struct storage_options opt = { .index_bytes = 65536 };
+	const struct storage_options opt = { .index_bytes = 65536, .has_left = has_left };
 	struct rig *r = kzalloc(sizeof(*r));
 
 	if (!r)
@@ -682,7 +693,7 @@ static void start_again(struct rig *r)
 {
 	memfs_keep(r->st.fs);
 	held_table_destroy(&r->st.held);
-	held_table_init(&r->st.held);
+	held_table_init(&r->st.held, has_left);
 	record_table_destroy(&r->st.records);
 	grace_init(&r->st.grace, true);
 }
@@ -727,6 +738,30 @@ static void declared_files_outlive_a_start_again(struct ktest *t)
 	EXPECT_EQ(t, close_file(r, &declared.file), 0);
 	EXPECT_EQ(t, close_file(r, &tmp.file), 0);
 	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 0u);
+	rig_free(r);
+}
+
+/* The view without the client is applied while its request is served. */
+static void nothing_is_held_for_one_that_has_left(struct ktest *t)
+{
+	struct rig *r = rig_new();
+	struct proto_attr f, g;
+
+	ASSERT_TRUE(t, r);
+	ASSERT_EQ(t, make(r, &root, "f", 0100644, &f), 0);
+	ASSERT_EQ(t, make(r, &root, "g", 0100644, &g), 0);
+	leaves_at = 2; /* behind the beginning of the change */
+	EXPECT_EQ(t, remove_name(r, &root, "f", &f.file, false, NULL), 0);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 1u);
+	/* Nor does one change anything that has left before. */
+	r->from.node = 2;
+	leaves_at = 1;
+	EXPECT_EQ(t, remove_name(r, &root, "g", &g.file, false, NULL), -ESTALE);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 1u);
+	spin_lock(&r->st.records.lock);
+	EXPECT_EQ(t, list_length(&r->st.records.clients), 1u);
+	spin_unlock(&r->st.records.lock);
+	leaves_at = 0;
 	rig_free(r);
 }
 
@@ -775,6 +810,7 @@ static const struct ktest_case change_cases[] = {
 	KTEST(a_file_without_names_is_held_for_its_user),
 	KTEST(one_client_does_not_fill_the_table),
 	KTEST(declared_files_outlive_a_start_again),
+	KTEST(nothing_is_held_for_one_that_has_left),
 	KTEST(a_failed_change_holds_nothing),
 	KTEST(what_is_no_change),
 	{ 0 },

@@ -3,7 +3,9 @@
  * Storage monitor: files without a name that processors still use.
  *
  * Invariants:	a file is in the table once for each client that it is held for, each time with a
- *		reference and an open reference of the file system, so that its contents stay.
+ *		reference and an open reference of the file system, so that its contents stay. It
+ *		is in there for no client that has left: has_left() tells of one before
+ *		held_members() looks for what it left behind, and both look under the lock.
  */
 #include "held.h"
 
@@ -22,8 +24,9 @@ struct held {
 	struct storage_peer user;
 };
 
-void held_table_init(struct held_table *table)
+void held_table_init(struct held_table *table, bool (*has_left)(uint32_t, uint32_t))
 {
+	table->has_left = has_left;
 	spin_lock_init(&table->lock, "storage.held", RANK_SPIN_MONITOR);
 	for (size_t i = 0; i < HELD_BUCKETS; i++)
 		list_init(&table->buckets[i]);
@@ -121,14 +124,15 @@ static struct held *find_locked(struct held_table *table, const struct storage_p
 void held_add(struct held *h)
 {
 	struct held_table *table = h->table;
-	bool known;
+	bool drop;
 
 	spin_lock(&table->lock);
-	known = find_locked(table, &h->user, h->ino, h->gen);
-	if (!known)
+	drop = find_locked(table, &h->user, h->ino, h->gen) ||
+	       (table->has_left && table->has_left(h->user.node, h->user.incarn));
+	if (!drop)
 		list_add(&h->link, bucket_locked(table, h->ino));
 	spin_unlock(&table->lock);
-	if (known)
+	if (drop)
 		let_go(h);
 }
 

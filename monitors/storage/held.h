@@ -24,12 +24,14 @@ struct held_table {
 	struct spinlock lock; /* RANK_SPIN_MONITOR */
 	struct list_head buckets[HELD_BUCKETS] __guarded_by(&lock);
 	struct shares shares __guarded_by(&lock); /* of users: what is held, and places for it */
+	/* const: as in struct claims; NULL: nobody leaves */
+	bool (*has_left)(uint32_t node, uint32_t incarn);
 };
 
 /* A place for a file in the table, made before the change, which it must not fail. */
 struct held;
 
-void held_table_init(struct held_table *table);
+void held_table_init(struct held_table *table, bool (*has_left)(uint32_t, uint32_t));
 void held_table_destroy(struct held_table *table);
 
 /*
@@ -38,7 +40,7 @@ void held_table_destroy(struct held_table *table);
  */
 struct held *held_begin(struct held_table *table, struct fs_inode *in,
 			const struct storage_peer *user);
-/* After it, if @in has no name left: it is held for the user. */
+/* After it, if @in has no name left: it is held for the user, unless that one has left. */
 void held_add(struct held *h);
 /* @in, which may have no name left, is held for @user if so. -ENOMEM, or as fs_inode_get(). */
 int held_again(struct held_table *table, struct fs_inode *in, const struct storage_peer *user)

@@ -31,8 +31,9 @@ struct record {
 	uint8_t reply[RECORD_REPLY_MAX];
 };
 
-void record_table_init(struct record_table *table)
+void record_table_init(struct record_table *table, bool (*has_left)(uint32_t, uint32_t))
 {
+	table->has_left = has_left;
 	spin_lock_init(&table->lock, "storage.records", RANK_SPIN_MONITOR);
 	list_init(&table->clients);
 	waitqueue_init(&table->done);
@@ -177,6 +178,12 @@ struct record *record_begin(struct record_table *table, const struct storage_pee
 		goto out;
 	fresh->seq = change->seq;
 	spin_lock(&table->lock);
+	/* record_members() would not find what is entered now. */
+	if (table->has_left && table->has_left(from->node, from->incarn)) {
+		spin_unlock(&table->lock);
+		*ret = -ESTALE;
+		goto out;
+	}
 	c = find_client_locked(table, from);
 	if (!c) {
 		c = fresh_client;

@@ -31,18 +31,20 @@ struct record_table {
 	struct spinlock lock; /* RANK_SPIN_MONITOR */
 	struct list_head clients __guarded_by(&lock);
 	struct waitqueue done; /* some change was */
+	/* const: as in struct claims; NULL: nobody leaves */
+	bool (*has_left)(uint32_t node, uint32_t incarn);
 };
 
 struct record;
 
-void record_table_init(struct record_table *table);
+void record_table_init(struct record_table *table, bool (*has_left)(uint32_t, uint32_t));
 /* No change is running. */
 void record_table_destroy(struct record_table *table);
 
 /*
  * The record of a change that is to be done now, for record_end().  NULL: there is nothing to do,
  * and *@ret is the answer: bytes in @reply (RECORD_REPLY_MAX) or an errno.  -ESTALE: the client has
- * acknowledged it; -ENOBUFS: too many are not acknowledged; -ENOMEM, -EINTR.
+ * acknowledged it, or has left; -ENOBUFS: too many are not acknowledged; -ENOMEM, -EINTR.
  */
 struct record *record_begin(struct record_table *table, const struct storage_peer *from,
 			    const struct ps_change *change, void *reply, ssize_t *ret);

@@ -30,8 +30,8 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 		st->file_key = *opt->file_key;
 	for (size_t i = 0; i < STORAGE_LOCKS; i++)
 		mutex_init(&st->locks[i], "storage.names", RANK_MONITOR);
-	record_table_init(&st->records);
-	held_table_init(&st->held);
+	record_table_init(&st->records, opt->has_left);
+	held_table_init(&st->held, opt->has_left);
 	claims_init(&st->claims, opt->incarn, opt->has_left);
 	grace_init(&st->grace, opt->again);
 	st->incarn = opt->incarn;

@@ -56,9 +56,9 @@ struct storage_options {
 	size_t why_size;
 	int (*vnode_check)(uint32_t vnode, uint32_t node, bool may_wait);
 	const struct siphash_key *file_key; /* NULL: this node makes no handles */
-	uint32_t incarn; /* of this node */
-	bool again;      /* it has had an earlier life in this cluster */
-	bool stable;     /* as in struct storage */
+	uint32_t incarn;                    /* of this node */
+	bool again;                         /* it has had an earlier life in this cluster */
+	bool stable;                        /* as in struct storage */
 	bool (*has_left)(uint32_t node, uint32_t incarn); /* as in struct claims */
 };
 
