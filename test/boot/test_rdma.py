@@ -32,6 +32,7 @@ CASES = [
 ]  # fmt: skip
 
 UP_AFTER = r"mlx4_0 is up after (\d+) ms"
+MAD_IFC = 0x24  # the command that reads the state of a port
 LOCAL_CASES = ["vectors", "hammer", "send_imm_inline", "many_reads", "deferred"]
 
 
@@ -271,8 +272,10 @@ def test_device_recovers():
 
 
 def test_device_that_fails_for_good():
-    """No command is answered any more: the device is given up, and nothing says that it is up."""
-    pair = Pair("for-good", "rdma.selftest=serve mlx4.cmd_timeout=200")
+    """No command is answered any more: the device is given up, and nothing says that it is up.
+    Nor of one that fails at the last step of its start, when the state of its port is read."""
+    words = "rdma.selftest=serve mlx4.cmd_timeout="
+    pair = Pair("for-good", words + "200", words + "5000", now=1)
     try:
         pair.wait_log(0, "selftest: serving")
         pair.ask("fail 1 any hang 1000000")
@@ -282,6 +285,11 @@ def test_device_that_fails_for_good():
         after = log[log.index("device failed: "):]
         assert not re.search(r"is up after|recovered, up again|PORT_ACTIVE", after), log
         assert not BROKEN.search(log), log
+        pair.ask(f"fail 2 {MAD_IFC} hang 1000000 1")  # the first one opens the port
+        pair.start()
+        pair.wait_log(1, "failed while it came up")
+        log = pair.log(1)
+        assert "is up after" not in log and not BROKEN.search(log), log
     finally:
         pair.close()
 

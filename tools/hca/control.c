@@ -264,7 +264,7 @@ static char *do_event(struct loop *l, char **w, int fd)
 
 static char *do_fail(struct loop *l, char **w, int fd)
 {
-	uint64_t op = FAULT_OP_ANY, status = FAULT_HANG, times = 1;
+	uint64_t op = FAULT_OP_ANY, status = FAULT_HANG, times = 1, skip = 0;
 	uint16_t lid;
 
 	(void)fd;
@@ -274,9 +274,10 @@ static char *do_fail(struct loop *l, char **w, int fd)
 	}
 	if (!lid_arg(w[1], &lid) || !w[2] || (strcmp(w[2], "any") && !number(w[2], 0xfff, &op)) ||
 	    !w[3] || (strcmp(w[3], "hang") && (!number(w[3], 0xff, &status) || status == 0)) ||
-	    (w[4] && (!number(w[4], UINT32_MAX, &times) || times == 0)))
-		return bad("fail LID OPCODE|any STATUS|hang [N], or fail off");
-	return fault_command(l->fabric, lid, (uint16_t)op, (unsigned)status, times)
+	    (w[4] && (!number(w[4], UINT32_MAX, &times) || times == 0)) ||
+	    (w[4] && w[5] && !number(w[5], UINT32_MAX, &skip)))
+		return bad("fail LID OPCODE|any STATUS|hang [N [SKIP]], or fail off");
+	return fault_command(l->fabric, lid, (uint16_t)op, (unsigned)status, times, skip)
 		       ? ok()
 		       : bad("no such LID");
 }

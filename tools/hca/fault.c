@@ -28,7 +28,7 @@ struct cmd_fault {
 	struct list_head link;
 	uint16_t lid, op;
 	unsigned status;
-	uint64_t left;
+	uint64_t left, skip;
 };
 
 bool fault_kill(struct fabric *f, uint16_t lid, bool dead)
@@ -176,8 +176,9 @@ static void drop(struct cmd_fault *c)
 	free(c);
 }
 
-/* A later rule for the same commands replaces the earlier one. */
-bool fault_command(struct fabric *f, uint16_t lid, uint16_t op, unsigned status, uint64_t times)
+/* The next @skip pass. A later rule for the same commands replaces the earlier one. */
+bool fault_command(struct fabric *f, uint16_t lid, uint16_t op, unsigned status, uint64_t times,
+		   uint64_t skip)
 {
 	struct cmd_fault *c;
 
@@ -192,7 +193,9 @@ bool fault_command(struct fabric *f, uint16_t lid, uint16_t op, unsigned status,
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return false;
-	*c = (struct cmd_fault){ .lid = lid, .op = op, .status = status, .left = times };
+	*c = (struct cmd_fault){
+		.lid = lid, .op = op, .status = status, .left = times, .skip = skip
+	};
 	list_add(&c->link, &f->inject.cmd_faults);
 	return true;
 }
@@ -207,6 +210,10 @@ unsigned fault_command_next(struct hca *h, uint16_t op)
 
 		if (c->lid != h->port.lid || (c->op != op && c->op != FAULT_OP_ANY))
 			continue;
+		if (c->skip) {
+			c->skip--;
+			return 0;
+		}
 		h->stats.injected_command_faults++;
 		if (--c->left == 0)
 			drop(c);

@@ -374,8 +374,8 @@ static void commands_fail_as_often_as_told(struct ktest *t)
 	g = &r.g[0];
 	fix_init_hca(g);
 	fix_in(g);
-	EXPECT_TRUE(t, fault_command(r.f, 1, OP_QUERY_FW, ST_BAD_SIZE, 2));
-	EXPECT_FALSE(t, fault_command(r.f, 9, OP_QUERY_FW, ST_BAD_SIZE, 2));
+	EXPECT_TRUE(t, fault_command(r.f, 1, OP_QUERY_FW, ST_BAD_SIZE, 2, 0));
+	EXPECT_FALSE(t, fault_command(r.f, 9, OP_QUERY_FW, ST_BAD_SIZE, 2, 0));
 	EXPECT_EQ(t, fix_cmd(g, OP_NOP, 0, 0), ST_OK);
 	memset(g->ram + FIX_OUT, 0xee, MAILBOX);
 	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_FW, 0, 0), ST_BAD_SIZE);
@@ -383,7 +383,11 @@ static void commands_fail_as_often_as_told(struct ktest *t)
 	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_FW, 0, 0), ST_BAD_SIZE);
 	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_FW, 0, 0), ST_OK);
 	EXPECT_EQ(t, g->h->stats.injected_command_faults, 2u);
-	fault_command(r.f, 1, FAULT_OP_ANY, ST_BUSY, 5);
+	fault_command(r.f, 1, OP_QUERY_FW, ST_BUSY, 1, 1);
+	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_FW, 0, 0), ST_OK);
+	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_FW, 0, 0), ST_BUSY);
+	EXPECT_EQ(t, fix_cmd(g, OP_QUERY_FW, 0, 0), ST_OK);
+	fault_command(r.f, 1, FAULT_OP_ANY, ST_BUSY, 5, 0);
 	EXPECT_EQ(t, fix_cmd(g, OP_NOP, 0, 0), ST_BUSY);
 	fault_commands_off(r.f);
 	EXPECT_EQ(t, fix_cmd(g, OP_NOP, 0, 0), ST_OK);
@@ -409,7 +413,7 @@ static void hung_command_ends_with_the_reset(struct ktest *t)
 	fix_create(&r);
 	g = &r.g[0];
 	fix_init_hca(g);
-	fault_command(r.f, 1, OP_NOP, FAULT_HANG, 1);
+	fault_command(r.f, 1, OP_NOP, FAULT_HANG, 1, 0);
 	go(g, OP_NOP);
 	EXPECT_TRUE(t, hcr_word(g) & HCR_GO);
 	go(g, OP_NOP);

@@ -726,7 +726,8 @@ bool inject_link(struct fabric *f, uint16_t lid, bool down);
 bool fault_kill(struct fabric *f, uint16_t lid, bool dead);
 bool fault_catastrophe(struct fabric *f, uint16_t lid, uint32_t code);
 bool fault_event(struct fabric *f, uint16_t lid, uint8_t type, uint8_t subtype, uint32_t number);
-bool fault_command(struct fabric *f, uint16_t lid, uint16_t op, unsigned status, uint64_t times);
+bool fault_command(struct fabric *f, uint16_t lid, uint16_t op, unsigned status, uint64_t times,
+		   uint64_t skip);
 unsigned fault_command_next(struct hca *h, uint16_t op);
 void fault_commands_off(struct fabric *f);
 bool fault_bandwidth(struct fabric *f, uint16_t lid, uint64_t bytes_per_s, uint64_t burst);
