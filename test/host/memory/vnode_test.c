@@ -215,6 +215,51 @@ static int ask_with(struct fake_proc *p, struct fake_proc *q, struct fake_proc *
 	}
 }
 
+static int fill(struct fake *f, uint32_t proc, uint64_t aspace)
+{
+	const struct pm_fill_vma_req req = { aspace, 0 };
+	struct pm_fill_vma_req_wire w;
+	struct pm_vma_wire vw;
+	int ret;
+
+	pm_fill_vma_req_encode(&req, &w);
+	ret = memory_serve(&f->mem[1], proc, PM_FILL_VMA, &w, sizeof(w), NULL, 0, &vw, sizeof(vw),
+			   NULL);
+	return MIN(ret, 0);
+}
+
+/*
+ * A home says of its own space whose it is. An owner believes that, and lets the processor in only
+ * while the view gives it the vNode that the home named.
+ */
+static void a_homes_word_ends_where_the_view_does(struct ktest *t)
+{
+	const struct home_id home = { FAKE_MEM_FIRST, 0 };
+	static struct mm_map_req map;
+	struct mm_range_rep rep;
+	struct fake f;
+
+	fake_start(&f, 2, 64, SHIFT_2M);
+	f.placed = FAKE_PROC + 1;
+	map = (struct mm_map_req){ .aspace = FAKE_ASPACE(1),
+				   .vma = { .end = 2 * PAGE_SIZE, .prot = PM_PROT_READ },
+				   .phase = MM_ONCE,
+				   .nr_vregions = 1,
+				   .vregion_shift = SHIFT_2M,
+				   .processor = FAKE_PROC,
+				   .vnode = VNODE,
+				   .vregions = { { 0, 1 } } };
+	ASSERT_EQ(t, owner_map(&f.mem[1], home, &map, &rep), 0);
+	EXPECT_EQ(t, fill(&f, FAKE_PROC, map.aspace), -EACCES);
+	EXPECT_EQ(t, fill(&f, FAKE_PROC + 1, map.aspace), -ESRCH);
+	EXPECT_EQ(t, f.mem[1].stats.not_placed, 1);
+	f.placed = FAKE_PROC;
+	memory_vnode_withdrawn(&f.mem[1]);
+	EXPECT_EQ(t, fill(&f, FAKE_PROC, map.aspace), 0);
+	memory_processor_gone(&f.mem[1], FAKE_PROC);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 /* A request with @opcode about @p; -ENOSYS: this test knows none. */
 static int ask(struct fake_proc *p, uint16_t opcode)
 {
@@ -439,6 +484,7 @@ static const struct ktest_case cases[] = {
 	KTEST(spaces_end_after_their_vnode),
 	KTEST(unknown_placements_are_waited_for),
 	KTEST(a_space_is_one_vnodes),
+	KTEST(a_homes_word_ends_where_the_view_does),
 	{ 0 },
 };
 
