@@ -262,6 +262,26 @@ FIXED_SAMPLE(proto_attr, { .file = { 77, 3, 21, 2, 0x5ea1 },
 			   .version = 2,
 			   .fsid = 4 })
 
+static const struct pg_name port = {
+	.id = 9, .vnode = 1, .uid = 5, .addr = { [15] = 1 }, .port = 80, .kind = PG_TCP, .flags = 15
+};
+FIXED_SAMPLE(pg_name, { .id = 9, .vnode = 1, .addr = { 7 }, .kind = PG_UNIX_DGRAM })
+FIXED_SAMPLE(pg_release_req, { .id = 9, .vnode = 1 })
+FIXED_SAMPLE(pg_find_req, { .addr = { 7 }, .vnode = 1, .port = 80, .kind = PG_TCP })
+FIXED_SAMPLE(pg_find_rep, { .node = 3 })
+FIXED_SAMPLE(pg_lease_req, { .vnode = 1 })
+FIXED_SAMPLE(pg_lease_rep, { .run = PG_NR_RUNS - 1, .taken = { [31] = 0x80 } })
+
+static ssize_t sample_pg_report_req(void)
+{
+	static struct pg_report_req req = { .vnode = 1, .flags = 3, .leases = { 1, [13] = 0x20 } };
+
+	req.nr_names = PG_REPORT_MAX;
+	for (uint32_t i = 0; i < PG_REPORT_MAX; i++)
+		req.names[i] = port;
+	return pg_report_req_encode(&req, buf, RECODE_MAX);
+}
+
 static ssize_t sample_pm_exec_rep(void)
 {
 	static struct pm_exec_rep rep;
@@ -349,7 +369,9 @@ static ssize_t (*const samples[])(void) = {
 	sample_pm_lease_req,        sample_pm_file_open_req,   sample_pm_file_state,
 	sample_pm_file_write_req,   sample_pm_file_change_req, sample_ms_claim_req,
 	sample_ms_file_state,       sample_ms_write_req,       sample_ms_change_req,
-	sample_ms_release_req,      sample_ms_declare_req,
+	sample_ms_release_req,      sample_ms_declare_req,     sample_pg_name,
+	sample_pg_release_req,      sample_pg_find_req,        sample_pg_find_rep,
+	sample_pg_lease_req,        sample_pg_lease_rep,       sample_pg_report_req,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -394,6 +416,30 @@ static const struct rejection {
 	uint8_t size;
 	uint64_t value;
 } rejections[] = {
+	{ "pg_name", 0, 8, 0 },         /* no id */
+	{ "pg_name", 8, 4, 0 },         /* no vNode */
+	{ "pg_name", 32, 2, 80 },       /* AF_UNIX has no ports */
+	{ "pg_name", 34, 1, PG_TCP },   /* and TCP has one */
+	{ "pg_name", 34, 1, 0 },        /* no such kind */
+	{ "pg_name", 34, 1, PG_KINDS }, /* nor this */
+	{ "pg_name", 35, 1, 16 },       /* flags */
+	{ "pg_name", 36, 4, 1 },        /* reserved */
+	{ "pg_release_req", 0, 8, 0 },
+	{ "pg_release_req", 8, 4, 0 },
+	{ "pg_release_req", 12, 4, 1 },
+	{ "pg_find_req", 16, 4, 0 },
+	{ "pg_find_req", 20, 2, 0 }, /* no port */
+	{ "pg_find_req", 22, 2, PG_UNIX_STREAM },
+	{ "pg_find_rep", 0, 4, 0 },
+	{ "pg_find_rep", 0, 4, 0x10000 },
+	{ "pg_lease_req", 0, 4, 0 },
+	{ "pg_lease_rep", 0, 4, PG_NR_RUNS },
+	{ "pg_report_req", 0, 4, 0 },
+	{ "pg_report_req", 4, 2, 4 },                 /* flags */
+	{ "pg_report_req", 6, 2, 401 },               /* too many */
+	{ "pg_report_req", 21, 1, 0x40 },             /* a run that there is not */
+	{ "pg_report_req", 24, 8, 0 },                /* the first name: no id */
+	{ "pg_report_req", 32, 4, 2 },                /* another vNode */
 	{ "pm_exec_req", 0, 8, 0 },                   /* no space */
 	{ "pm_exec_req", 20, 4, 0x10000 },            /* no such node */
 	{ "pm_exec_req", 8, 8, 0 },                   /* a node, but no inode */

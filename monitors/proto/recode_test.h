@@ -8,6 +8,7 @@
 #include <proto/mm.h>
 #include <proto/mp.h>
 #include <proto/ms.h>
+#include <proto/pg.h>
 #include <proto/pm.h>
 
 #include "recode_kit_test.h"
@@ -43,6 +44,13 @@ RECODE_FIXED(pm_meminfo_rep)
 RECODE_FIXED(pm_commit)
 RECODE_FIXED(mp_oom_req)
 RECODE_FIXED(mp_oom_rep)
+RECODE_FIXED(pg_name)
+RECODE_FIXED(pg_release_req)
+RECODE_FIXED(pg_find_req)
+RECODE_FIXED(pg_find_rep)
+RECODE_FIXED(pg_lease_req)
+RECODE_FIXED(pg_lease_rep)
+RECODE_VARIABLE(pg_report_req)
 RECODE_FIXED(mm_expect_req)
 RECODE_FIXED(mm_relieve_req)
 RECODE_VARIABLE(pm_file_fetch_req)
@@ -138,4 +146,11 @@ static const struct {
 	{ "ms_change_req", recode_ms_change_req },
 	{ "ms_release_req", recode_ms_release_req },
 	{ "ms_declare_req", recode_ms_declare_req },
+	{ "pg_name", recode_pg_name },
+	{ "pg_release_req", recode_pg_release_req },
+	{ "pg_find_req", recode_pg_find_req },
+	{ "pg_find_rep", recode_pg_find_rep },
+	{ "pg_lease_req", recode_pg_lease_req },
+	{ "pg_lease_rep", recode_pg_lease_rep },
+	{ "pg_report_req", recode_pg_report_req },
 };

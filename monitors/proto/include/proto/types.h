@@ -130,6 +130,7 @@ enum proto_id {
 	PROTO_PS = 4,      /* processor -> storage: proto/ps.h */
 	PROTO_MS = 5,      /* memory -> storage: proto/ms.h */
 	PROTO_MP = 6,      /* memory -> processor: proto/mp.h */
+	PROTO_PG = 7,      /* processor -> global managers: proto/pg.h */
 	PROTO_BENCH = 15,  /* net/rpc/bench.h */
 };
 
