@@ -32,9 +32,12 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <managers/members.h>
+#include <managers/names.h>
 #include <managers/policy.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
+
+#include "host_view.h"
 
 COUNTER(host_joins, "cluster.joins", "nodes that joined");
 COUNTER(host_expired, "cluster.expired", "nodes whose lease ended");
@@ -340,6 +343,41 @@ int managers_end_vnode(uint32_t vnode)
 	return err;
 }
 
+/* --- what the table of names asks ------------------------------------------------------ */
+
+int host_vnode_check(uint32_t vnode, uint32_t node, uint32_t incarn)
+{
+	const struct cluster_view *v = &host.members.view;
+	bool found;
+	size_t at;
+	int err = -ESTALE;
+
+	mutex_lock(&host.lock);
+	at = view_find(v, node, &found);
+	if (found && v->members[at].incarn == incarn)
+		err = v->members[at].role == NODE_ROLE_PROCESSOR && view_is_placed(v, vnode, node)
+			      ? 0
+			      : -EACCES;
+	mutex_unlock(&host.lock);
+	return err;
+}
+
+bool host_awaits_processors(bool (*knows)(uint32_t node, uint32_t incarn))
+{
+	const struct cluster_view *v = &host.members.view;
+	bool awaits = false;
+
+	mutex_lock(&host.lock);
+	if (host.members.again &&
+	    time_now_ns() - host.members.began_ns < v->lease_ms * NSEC_PER_MSEC) {
+		for (size_t i = 0; i < v->nr_members && !awaits; i++)
+			awaits = v->members[i].role == NODE_ROLE_PROCESSOR &&
+				 !knows(v->members[i].id, v->members[i].incarn);
+	}
+	mutex_unlock(&host.lock);
+	return awaits;
+}
+
 /* --- views --------------------------------------------------------------------------- */
 
 static void view_sent(struct rpc_call *call)
@@ -369,7 +407,9 @@ static void publish(struct cluster_view *copy, uint8_t *body)
 	host.published = copy->epoch;
 	__atomic_store_n(&host.dirty, false, __ATOMIC_RELAXED);
 	mutex_unlock(&host.lock);
-	cluster_apply(copy); /* introduces new members to the RPC layer first */
+	cluster_apply(
+		copy); /* introduces new members to the RPC layer first, and fences old ones */
+	names_service_view(copy);
 	len = cluster_view_encode(copy, body, RPC_BODY_MAX_CTL);
 	for (size_t i = 0; len > 0 && i < copy->nr_members; i++) {
 		if (copy->members[i].id != node_self()->id)
@@ -410,6 +450,8 @@ static int host_start(const struct cluster_member *self)
 	look_locked();
 	mutex_unlock(&host.lock);
 	err = rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL);
+	if (!err)
+		err = names_service_start();
 	if (err)
 		return err;
 	t = thread_create("cluster-host", host_thread, NULL);
