@@ -102,7 +102,7 @@ EDGE = {
 }
 # Headers that show the protocols to more than one of these files.
 EDGE_HEADERS = {"processor/client/convert.h", "processor/excache/home_wire.h"}
-PROTOCOL_NAME = re.compile(r"\b(?:PM|pm|PS|ps|MP|mp|PROTO|proto)_\w+")
+PROTOCOL_NAME = re.compile(r"\b(?:PM|pm|PS|ps|MP|mp|PG|pg|PROTO|proto)_\w+")
 ROLES = {"processor", "memory", "storage"}
 # Folders that see third-party headers: lwIP's, and what it wants of a C library.
 THIRD_PARTY = {

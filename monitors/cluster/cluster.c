@@ -935,6 +935,12 @@ bool cluster_is_host(void)
 
 /* --- look-ups ------------------------------------------------------------------------ */
 
+uint32_t cluster_host(uint32_t *incarn)
+{
+	*incarn = __atomic_load_n(&cluster.host_incarn, __ATOMIC_ACQUIRE);
+	return *incarn ? cluster.host : 0;
+}
+
 uint32_t cluster_epoch(void)
 {
 	return __atomic_load_n(&cluster.epoch, __ATOMIC_ACQUIRE);

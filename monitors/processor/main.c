@@ -10,6 +10,7 @@
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
 #include <processor/account/account.h>
+#include <processor/client/names.h>
 #include <processor/excache/excache.h>
 #include <processor/ipc/futex.h>
 #include <processor/mm/aspace.h>
@@ -67,6 +68,12 @@ static void member_gone(const struct node_info *node)
 		aspace_node_gone(node->id);
 }
 
+static void view_changed(const struct cluster_view *view)
+{
+	(void)view;
+	names_view_changed();
+}
+
 /* The launcher first: it names the node to all of its programs, however long they take to end. */
 static void fenced(const char *why)
 {
@@ -79,6 +86,7 @@ static const struct cluster_ops cluster_ops = {
 	.gone = member_gone,
 	.status = monitor_status,
 	.fenced = fenced,
+	.changed = view_changed,
 	.load = load,
 };
 
@@ -90,6 +98,9 @@ static int serve(void)
 		return err;
 	kmem_account_init();
 	err = oom_init();
+	if (err)
+		return err;
+	err = names_start();
 	if (err)
 		return err;
 	process_init();

@@ -76,6 +76,9 @@ bool cluster_lease_holds(void);
 /* Does this node host the managers? */
 bool cluster_is_host(void);
 
+/* The node that hosts the managers, and its incarnation in the view; 0: there is no view yet. */
+uint32_t cluster_host(uint32_t *incarn);
+
 /* How long a lease is; 0: there is no view yet. */
 uint64_t cluster_lease_ns(void);
 
