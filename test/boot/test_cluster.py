@@ -96,6 +96,27 @@ def test_programs_on_each_processor(several):
     assert [pid // (4194304 // 3) for pid in pids] == [0, 1, 2, 1]
 
 
+def test_ports_are_the_vnodes(several):
+    """A port at which a program on one processor listens is in use on the others until it ends."""
+    listen = f"exec {BUSYBOX} nc -l -p 7001"
+    names = lambda: several.stats()["s0"]["names.entries"]  # noqa: E731
+    before = names()
+    told = several.stats()["p1"]["names.told"]
+    first, _ = start(several, "p1", listen)
+    wait_for(lambda: several.stats()["p1"]["names.told"] >= told + 2)
+    second, capture = start(several, "p0", listen)
+    assert second.wait(time.monotonic() + LIMIT_S)
+    assert second.exit.status == 1 << 8 and b"in use" in capture.data[2]
+    first.signal(signal.SIGKILL)
+    assert first.wait(time.monotonic() + LIMIT_S)
+    wait_for(lambda: names() == before)
+    third, _ = start(several, "p0", listen)
+    wait_for(lambda: names() == before + 1)
+    third.signal(signal.SIGKILL)
+    assert third.wait(time.monotonic() + LIMIT_S)
+    wait_for(lambda: names() == before)
+
+
 def test_gpm_places_where_there_is_least_to_do(several):
     """With one processor busy, what nobody has placed goes to the others, by turns."""
     busy, _ = start(several, "p0", "while :; do :; done")

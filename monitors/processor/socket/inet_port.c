@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of ports of the vNode: binding, finding, ports of the system's choice.
+ * The table of ports of this processor: binding, finding, ports of the system's choice.
  *
+ * Flow:	ports are the vNode's. A port that a program asks for, and one that it listens at,
+ *		is told to the managers before the call returns, which know those of the other
+ *		processors (client/names.h); a port of the system's choice comes from a run that is
+ *		leased to this processor.
  * Invariants:	a socket is in the table from the moment it has a port until it is released.
  */
 #include <abi/prctl.h>
@@ -10,6 +14,7 @@
 #include <lib/hash.h>
 #include <lib/string.h>
 #include <net/tcpip.h>
+#include <processor/client/names.h>
 #include <processor/process/process.h>
 
 #include "inet_private.h"
@@ -126,24 +131,106 @@ static void insert_locked(struct socket *s) __must_hold(&table_lock)
 	hlist_add_head(&inet_of(s)->node, bucket_of(inet_of(s)->local.port));
 }
 
-/* A port of the system's choice into @name. */
+/* A port of the system's choice into @name. -EADDRINUSE: all that this processor has are in use. */
 static int choose_locked(struct socket *s, struct inet_name *name) __must_hold(&table_lock)
 {
 	const uint32_t start = (uint32_t)random_u64() % NR_PORTS;
+	const bool shared = names_are_shared();
 
 	assert_spin_held(&table_lock);
 	for (uint32_t i = 0; i < NR_PORTS; i++) {
 		name->port = (uint16_t)(FIRST_PORT + (start + i) % NR_PORTS);
+		if (shared) {
+			const uint32_t skip = names_skip_ports(name->port);
+
+			i += skip ? skip - 1 : 0;
+			if (skip)
+				continue;
+		}
 		if (!in_use_locked(s, name->port))
 			return 0;
 	}
+	name->port = 0;
 	return -EADDRINUSE;
+}
+
+/* --- the other processors -------------------------------------------------------------- */
+
+/* One call at a time tells the managers about @s. -EINVAL: another one does. */
+static int naming_begin(struct socket *s)
+{
+	struct inet_socket *u = inet_of(s);
+	int err = 0;
+
+	spin_lock(&table_lock);
+	if (u->naming || !u->local.port)
+		err = -EINVAL;
+	else
+		u->naming = true;
+	spin_unlock(&table_lock);
+	return err;
+}
+
+static void naming_end(struct socket *s)
+{
+	spin_lock(&table_lock);
+	inet_of(s)->naming = false;
+	spin_unlock(&table_lock);
+}
+
+static int tell(struct socket *s, bool listens)
+{
+	struct inet_socket *u = inet_of(s);
+	struct vnode_name name = {
+		.port = u->local.port,
+		.kind = s->type == SOCK_STREAM ? NAME_TCP : NAME_UDP,
+		.uid = s->uid,
+	};
+	int err = naming_begin(s);
+
+	if (err)
+		return err;
+	memcpy(name.addr, u->local.addr, sizeof(name.addr));
+	name.flags = (uint8_t)((socket_option(s, SOCKET_REUSEADDR) ? NAME_REUSEADDR : 0) |
+			       (socket_option(s, SOCKET_REUSEPORT) ? NAME_REUSEPORT : 0) |
+			       (READ_ONCE(u->v6only) ? NAME_V6ONLY : 0) |
+			       (listens ? NAME_LISTENING : 0));
+	err = names_set(&u->name, &name, kmem_current());
+	naming_end(s);
+	return err;
+}
+
+int inet_tell_listening(struct socket *s, bool listens)
+{
+	return tell(s, listens);
+}
+
+/* @name, or a port of the system's choice. */
+static int bind_here(struct socket *s, struct inet_name *name)
+{
+	struct inet_socket *u = inet_of(s);
+	int err = 0;
+
+	spin_lock(&table_lock);
+	if (u->local.port || READ_ONCE(s->state) != SOCKET_IDLE)
+		err = -EINVAL;
+	else if (!name->port)
+		err = choose_locked(s, name) ? -ENOSPC : 0;
+	else if (conflicts_locked(s, name))
+		err = -EADDRINUSE;
+	if (!err) {
+		u->local = *name;
+		u->bound_addr = !inet_is_any(name->addr);
+		insert_locked(s);
+	}
+	spin_unlock(&table_lock);
+	return err;
 }
 
 int inet_bind(struct socket *s, const struct sock_addr *addr)
 {
-	struct inet_socket *u = inet_of(s);
 	struct inet_name name;
+	bool chosen;
 	int err;
 
 	if (s->family == AF_INET && addr->len >= sizeof(addr->in) && addr->family == AF_UNSPEC &&
@@ -160,23 +247,22 @@ int inet_bind(struct socket *s, const struct sock_addr *addr)
 		return -EADDRNOTAVAIL;
 	if (name.port && name.port < PRIVILEGED_PORT && !capable(CAP_NET_BIND_SERVICE))
 		return -EACCES;
-	spin_lock(&table_lock);
-	if (u->local.port || READ_ONCE(s->state) != SOCKET_IDLE)
-		err = -EINVAL;
-	else if (!name.port)
-		err = choose_locked(s, &name);
-	else if (conflicts_locked(s, &name))
+	chosen = !name.port;
+	do {
+		err = bind_here(s, &name);
+	} while (err == -ENOSPC && names_are_shared() && !(err = names_lease()));
+	if (err == -ENOSPC)
 		err = -EADDRINUSE;
-	if (!err) {
-		u->local = name;
-		u->bound_addr = !inet_is_any(name.addr);
-		insert_locked(s);
+	/* A port that the program asked for may be another processor's. */
+	if (!err && !chosen) {
+		err = tell(s, false);
+		if (err)
+			inet_unbind(s);
 	}
-	spin_unlock(&table_lock);
 	return err;
 }
 
-int inet_autobind(struct socket *s)
+static int autobind_here(struct socket *s)
 {
 	struct inet_socket *u = inet_of(s);
 	struct inet_name name;
@@ -185,7 +271,7 @@ int inet_autobind(struct socket *s)
 	spin_lock(&table_lock);
 	if (!u->local.port) {
 		name = u->local;
-		err = choose_locked(s, &name) ? -EAGAIN : 0;
+		err = choose_locked(s, &name) ? -ENOSPC : 0;
 		if (!err) {
 			u->local = name;
 			insert_locked(s);
@@ -193,6 +279,16 @@ int inet_autobind(struct socket *s)
 	}
 	spin_unlock(&table_lock);
 	return err;
+}
+
+int inet_autobind(struct socket *s)
+{
+	int err;
+
+	do {
+		err = autobind_here(s);
+	} while (err == -ENOSPC && names_are_shared() && !(err = names_lease()));
+	return err && err != -EINTR ? -EAGAIN : err;
 }
 
 void inet_enter(struct socket *s)
@@ -205,11 +301,15 @@ void inet_enter(struct socket *s)
 void inet_leave(struct socket *s)
 {
 	struct inet_socket *u = inet_of(s);
+	struct name_entry *name;
 
 	spin_lock(&table_lock);
 	if (!hlist_unhashed(&u->node))
 		hlist_del(&u->node);
+	name = u->name;
+	u->name = NULL;
 	spin_unlock(&table_lock);
+	names_drop(name);
 }
 
 void inet_unbind(struct socket *s)

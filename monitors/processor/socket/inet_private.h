@@ -15,6 +15,7 @@
 /* Options that are a number: kept, and told again. */
 #define INET_OPTIONS 48u
 
+struct name_entry;
 struct outside_port;
 struct tcpip_conn;
 
@@ -23,6 +24,8 @@ struct inet_socket {
 	struct hlist_node node;         /* table lock: in the table, if local.port is set */
 	struct inet_name local, remote; /* table lock; remote.port 0: not connected */
 	bool bound_addr;                /* table lock: the program chose the address */
+	bool naming;                    /* table lock: a call waits for the managers' answer */
+	struct name_entry *name;        /* naming, or release(): NULL: of no interest to others */
 	bool told;                      /* socket.lock: connect() has said that it is connected */
 	bool pending;                   /* socket.lock: its backlog has no place for it yet */
 	struct tcpip_conn *outside;     /* atomic: set once; NULL: the peer is inside */
@@ -113,6 +116,11 @@ void inet_enter(struct socket *s);
 void inet_leave(struct socket *s);
 /* Undo a bind() that did not come to its end. */
 void inet_unbind(struct socket *s);
+/*
+ * Tell the other processors of the vNode that @s, which has a port, listens from now on, or that it
+ * does not. -EADDRINUSE, -ENOBUFS, -EINTR.
+ */
+int inet_tell_listening(struct socket *s, bool listens) __must_check;
 /* The names of a connection; an address that the program did not choose is that of @to. */
 void inet_connect_names(struct socket *s, const struct inet_name *to);
 /* The address that packets of @s carry, unless the program chose one. */

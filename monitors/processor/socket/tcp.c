@@ -268,8 +268,12 @@ static int tcp_listen(struct socket *s, int backlog)
 		return -EINVAL;
 	if (state == SOCKET_IDLE && inet_autobind(s))
 		return -EADDRINUSE;
+	/* Another processor of the vNode may listen there. */
+	if (state == SOCKET_IDLE)
+		err = inet_tell_listening(s, true);
 	/* Connections that come before the state changes are refused. */
-	err = outside_open(s, (unsigned int)backlog + 1);
+	if (!err)
+		err = outside_open(s, (unsigned int)backlog + 1);
 	if (err)
 		return err;
 	spin_lock(&s->lock);
@@ -385,7 +389,7 @@ static int tcp_shutdown(struct socket *s, unsigned int how)
 		socket_wake(&s->rd_wait);
 		outside_close(s);
 		socket_backlog_drop(s);
-		return 0;
+		return inet_tell_listening(s, false);
 	}
 	if (state == SOCKET_IDLE || state == SOCKET_CLOSED)
 		return -ENOTCONN;

@@ -14,6 +14,7 @@
 #include <lib/hash.h>
 #include <lib/string.h>
 #include <processor/account/account.h>
+#include <processor/client/names.h>
 #include <processor/process/process.h>
 #include <processor/vfs/path.h>
 
@@ -198,6 +199,21 @@ static int bind_path(struct socket *s, const struct sock_addr *addr)
 	return err;
 }
 
+/* Abstract names are the vNode's: another processor's socket may have it. */
+static int tell(struct unix_name *n)
+{
+	const struct socket *s = n->owner;
+	struct vnode_name name = {
+		.kind = s->type == SOCK_STREAM  ? NAME_UNIX_STREAM
+			: s->type == SOCK_DGRAM ? NAME_UNIX_DGRAM
+						: NAME_UNIX_SEQPACKET,
+		.uid = s->uid,
+	};
+
+	names_hash(n->path, n->len, name.addr);
+	return names_set(&n->told, &name, kmem_current());
+}
+
 static int bind_abstract(struct socket *s, const struct sock_addr *addr)
 {
 	struct unix_name *n = name_make(s, addr->un.path, addr->len - (uint32_t)UNIX_PATH_OFFSET);
@@ -205,9 +221,13 @@ static int bind_abstract(struct socket *s, const struct sock_addr *addr)
 
 	if (!n)
 		return -ENOMEM;
-	err = enter(n);
-	if (err)
+	err = tell(n);
+	if (!err)
+		err = enter(n);
+	if (err) {
+		names_drop(n->told);
 		name_free(n);
+	}
 	return err;
 }
 
@@ -269,6 +289,8 @@ void unix_unhash(struct socket *s)
 	if (!hlist_unhashed(&n->node))
 		hlist_del(&n->node);
 	spin_unlock(&table_lock);
+	names_drop(n->told);
+	n->told = NULL;
 }
 
 void unix_destroy(struct socket *s)

@@ -10,13 +10,15 @@
 #include "socket.h"
 
 struct inode;
+struct name_entry;
 
 struct unix_name {
-	struct hlist_node node; /* table lock */
-	struct socket *owner;   /* const; not counted: it leaves the table before it dies */
-	struct inode *inode;    /* const: counted; NULL: an abstract name */
-	uint32_t len;           /* const: bytes of path[] */
-	char path[];            /* const: as in struct sockaddr_un */
+	struct hlist_node node;  /* table lock */
+	struct socket *owner;    /* const; not counted: it leaves the table before it dies */
+	struct inode *inode;     /* const: counted; NULL: an abstract name */
+	struct name_entry *told; /* bind(), release(): NULL: not an abstract name */
+	uint32_t len;            /* const: bytes of path[] */
+	char path[];             /* const: as in struct sockaddr_un */
 };
 
 struct unix_socket {
