@@ -147,6 +147,19 @@ static void reset_others(struct rpc_peer *peer, uint32_t incarn, const struct rp
 	}
 }
 
+void rpc_peer_reconnect(uint32_t peer, enum rpc_class cls)
+{
+	struct rpc_peer *p = rpc_peer_find(peer);
+	struct rpc_session *s = p ? &p->sessions[cls] : NULL;
+
+	if (!s)
+		return;
+	spin_lock(&s->lock);
+	if (s->conn && s->conn->state == RPC_CONN_UP)
+		rpc_conn_break_locked(s, s->conn);
+	spin_unlock(&s->lock);
+}
+
 static void fail_all_calls(struct rpc_peer *peer, int status)
 {
 	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++)

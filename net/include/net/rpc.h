@@ -234,6 +234,12 @@ void rpc_call_cancel(struct rpc_call *call);
 int rpc_call_sync(uint32_t peer, enum rpc_class cls, uint16_t opcode, const void *body,
 		  uint32_t body_len, void *reply, uint32_t reply_max, uint64_t timeout_ns);
 /*
+ * A connection to @peer may have lost its other end: give it up, so that the next call makes a new
+ * one.  The transport would need many seconds to find out.  Calls under way go on over the new one.
+ * Takes a spinlock; an unknown node is nobody.
+ */
+void rpc_peer_reconnect(uint32_t peer, enum rpc_class cls);
+/*
  * The same, but ends with -EINTR when the thread is to be killed: the peer may
  * execute the request all the same.
  */

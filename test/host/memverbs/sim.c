@@ -62,6 +62,8 @@ static struct {
 	struct child child[FAB_MAX_NODES];
 	size_t nr;
 	struct lane lane[FAB_MAX_NODES][FAB_MAX_NODES][FAB_NR_SL];
+	struct lane late; /* answers of the transport that nobody was there */
+	uint64_t patience; /* us until such an answer */
 	struct prng rnd;
 	uint64_t delay_min, delay_max; /* us */
 	uint32_t loss, dup, reorder, breaks;
@@ -162,21 +164,24 @@ static void child_start(struct child *c)
 		c->in = malloc(IN_ROOM);
 }
 
+static void lane_flush(struct lane *l)
+{
+	while (l->first) {
+		struct frame_queued *f = l->first;
+
+		l->first = f->next;
+		if (!l->first)
+			l->last = &l->first;
+		frame_due(f);
+		free(f);
+	}
+}
+
 /* A node is gone: what was on its way to it is lost, or bounces. */
 static void lanes_flush(uint32_t id)
 {
-	for (uint32_t i = 0; i < FAB_MAX_NODES * FAB_NR_SL; i++) {
-		struct lane *l = &fab.lane[i / FAB_NR_SL][id][i % FAB_NR_SL];
-
-		while (l->first) {
-			struct frame_queued *f = l->first;
-
-			l->first = f->next;
-			frame_due(f);
-			free(f);
-		}
-		l->last = &l->first;
-	}
+	for (uint32_t i = 0; i < FAB_MAX_NODES * FAB_NR_SL; i++)
+		lane_flush(&fab.lane[i / FAB_NR_SL][id][i % FAB_NR_SL]);
 }
 
 /* It no longer waits at any barrier. */
@@ -239,11 +244,14 @@ static void reply_cmd(uint16_t node, long result)
 
 static void enqueue(const struct fab_hdr *h, const void *data)
 {
-	struct lane *l = &fab.lane[h->src][h->dst][h->sl];
+	const bool is_late = h->type == FAB_ACK && h->status == RDMA_WC_RETRY_EXC_ERR;
+	struct lane *l = is_late ? &fab.late : &fab.lane[h->src][h->dst][h->sl];
 	struct frame_queued *f = malloc(sizeof(*f) + h->len);
 	uint64_t due = now_us();
 
-	if (fab.delay_max) {
+	if (is_late) {
+		due += fab.patience;
+	} else if (fab.delay_max) {
 		due += fab.delay_min + prng_below(&fab.rnd, fab.delay_max - fab.delay_min + 1);
 		fab.nr_delayed++;
 	}
@@ -251,7 +259,8 @@ static void enqueue(const struct fab_hdr *h, const void *data)
 	f->due_us = due;
 	f->moved = false;
 	f->hdr = *h;
-	memcpy(f->data, data, h->len);
+	if (h->len)
+		memcpy(f->data, data, h->len);
 	*l->last = f;
 	l->last = &f->next;
 }
@@ -289,7 +298,7 @@ static void frame_due(const struct frame_queued *f)
 				     .dst_qpn = h->src_qpn,
 				     .status = RDMA_WC_RETRY_EXC_ERR,
 				     .seq = h->seq };
-		deliver(&a, NULL);
+		enqueue(&a, NULL);
 		return;
 	}
 	if (rc && fab.breaks && prng_below(&fab.rnd, 10000) < fab.breaks) {
@@ -354,6 +363,7 @@ static int lanes_run(void)
 		for (uint32_t k = 0; k < FAB_MAX_NODES * FAB_NR_SL; k++)
 			lane_run(&fab.lane[i][k / FAB_NR_SL][k % FAB_NR_SL], now, &next);
 	}
+	lane_run(&fab.late, now, &next);
 	return (int)((next - now + 999) / 1000);
 }
 
@@ -439,7 +449,9 @@ static void command(uint16_t node, const char *line)
 	} else if (strcmp(verb, "delay") == 0) {
 		fab.delay_min = a;
 		fab.delay_max = MAX(a, b);
-	} else if (strcmp(verb, "loss") == 0)
+	} else if (strcmp(verb, "patience") == 0)
+		fab.patience = a;
+	else if (strcmp(verb, "loss") == 0)
 		fab.loss = a;
 	else if (strcmp(verb, "dup") == 0)
 		fab.dup = a;
@@ -572,6 +584,7 @@ void sim_run(struct ktest *t, const struct sim_node *nodes, size_t nr_nodes, uns
 			l->last = &l->first;
 		}
 	}
+	fab.late.last = &fab.late.first;
 	sim_shared = mmap(NULL, SIM_NR_SHARED * sizeof(uint64_t), PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	for (size_t i = 0; i < nr_nodes; i++)
@@ -595,5 +608,6 @@ void sim_run(struct ktest *t, const struct sim_node *nodes, size_t nr_nodes, uns
 		free(fab.child[i].in);
 		free(fab.child[i].out);
 	}
+	lane_flush(&fab.late);
 	munmap((void *)(uintptr_t)sim_shared, SIM_NR_SHARED * sizeof(uint64_t));
 }

@@ -9,6 +9,8 @@
  *
  * sim_cmd() takes these commands, from any node:
  *	delay MIN_US MAX_US	every frame takes that long
+ *	patience US		so long the transport tries before it says that the other end
+ *				of a queue pair is gone (0)
  *	loss PERCENT		of datagrams (connection set-up, RPC without connections) vanish
  *	dup PERCENT		of datagrams arrive twice
  *	reorder PERCENT		of datagrams go again behind later ones, 0 to 3 ms after them
