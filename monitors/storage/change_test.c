@@ -721,6 +721,7 @@ static void declared_files_outlive_a_start_again(struct ktest *t)
 	EXPECT_EQ(t, declare(r, 77, &declared.file, PS_DECLARE_LAST), 0);
 	EXPECT_TRUE(t, grace_has_declared(&r->st.grace, &r->from));
 	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 3u);
+	EXPECT_EQ(t, held_count(&r->st.held), 2u);
 	storage_grace_end(&r->st);
 	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 2u);
 	EXPECT_EQ(t, close_file(r, &declared.file), 0);
@@ -752,6 +753,7 @@ static void nothing_is_held_for_one_that_has_left(struct ktest *t)
 	ASSERT_EQ(t, make(r, &root, "g", 0100644, &g), 0);
 	leaves_at = 2; /* behind the beginning of the change */
 	EXPECT_EQ(t, remove_name(r, &root, "f", &f.file, false, NULL), 0);
+	EXPECT_EQ(t, held_count(&r->st.held), 0u);
 	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 1u);
 	/* Nor does one change anything that has left before. */
 	r->from.node = 2;

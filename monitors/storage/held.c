@@ -28,6 +28,7 @@ void held_table_init(struct held_table *table, bool (*has_left)(uint32_t, uint32
 {
 	table->has_left = has_left;
 	spin_lock_init(&table->lock, "storage.held", RANK_SPIN_MONITOR);
+	table->nr = 0;
 	for (size_t i = 0; i < HELD_BUCKETS; i++)
 		list_init(&table->buckets[i]);
 	shares_init(&table->shares);
@@ -38,6 +39,27 @@ static struct list_head *bucket_locked(struct held_table *table, uint64_t ino)
 {
 	assert_spin_held(&table->lock);
 	return &table->buckets[hash64(ino) % HELD_BUCKETS];
+}
+
+static void insert_locked(struct held_table *table, struct held *h) __must_hold(&table->lock)
+{
+	assert_spin_held(&table->lock);
+	list_add(&h->link, bucket_locked(table, h->ino));
+	WRITE_ONCE(table->nr, table->nr + 1);
+}
+
+static void remove_locked(struct held_table *table, struct held *h) __must_hold(&table->lock)
+{
+	assert_spin_held(&table->lock);
+	ASSERT(table->nr);
+	list_del(&h->link);
+	WRITE_ONCE(table->nr, table->nr - 1);
+}
+
+uint64_t held_count(const struct held_table *table)
+	__no_lock_analysis("a number to be shown, read without the lock")
+{
+	return READ_ONCE(table->nr);
 }
 
 static bool is_same_peer(const struct storage_peer *a, const struct storage_peer *b)
@@ -130,7 +152,7 @@ void held_add(struct held *h)
 	drop = find_locked(table, &h->user, h->ino, h->gen) ||
 	       (table->has_left && table->has_left(h->user.node, h->user.incarn));
 	if (!drop)
-		list_add(&h->link, bucket_locked(table, h->ino));
+		insert_locked(table, h);
 	spin_unlock(&table->lock);
 	if (drop)
 		let_go(h);
@@ -159,7 +181,7 @@ void held_drop(struct held_table *table, const struct storage_peer *user, uint64
 	spin_lock(&table->lock);
 	h = find_locked(table, user, ino, gen);
 	if (h)
-		list_del(&h->link);
+		remove_locked(table, h);
 	spin_unlock(&table->lock);
 	if (h)
 		let_go(h);
@@ -176,7 +198,7 @@ void held_members(struct held_table *table,
 	for (size_t i = 0; i < HELD_BUCKETS; i++) {
 		list_for_each_entry_safe(h, next, &table->buckets[i], link) {
 			if (!is_member(arg, &h->user)) {
-				list_del(&h->link);
+				remove_locked(table, h);
 				list_add(&h->link, &gone);
 			}
 		}

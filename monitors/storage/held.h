@@ -23,6 +23,7 @@
 struct held_table {
 	struct spinlock lock; /* RANK_SPIN_MONITOR */
 	struct list_head buckets[HELD_BUCKETS] __guarded_by(&lock);
+	uint64_t nr __guarded_by(&lock);          /* also read without the lock */
 	struct shares shares __guarded_by(&lock); /* of users: what is held, and places for it */
 	/* const: as in struct claims; NULL: nobody leaves */
 	bool (*has_left)(uint32_t node, uint32_t incarn);
@@ -51,6 +52,7 @@ void held_cancel(struct held *h);
 /* @user uses file @ino of generation @gen no more.  One that is not held for it is ignored. */
 void held_drop(struct held_table *table, const struct storage_peer *user, uint64_t ino,
 	       uint32_t gen);
+uint64_t held_count(const struct held_table *table);
 /* Drop what is held for clients of which @is_member says no. */
 void held_members(struct held_table *table,
 		  bool (*is_member)(const void *arg, const struct storage_peer *peer),

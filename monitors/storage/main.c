@@ -101,6 +101,18 @@ INDEX_GAUGE(GAUGE_SUM, pathindex_hits, hits, "steps of path resolution answered 
 INDEX_GAUGE(GAUGE_SUM, pathindex_misses, misses, "steps that asked the file system");
 INDEX_GAUGE(GAUGE, pathindex_entries, nr_entries, "paths in the index");
 
+static uint64_t read_held(void)
+{
+	return held_count(&storage.held);
+}
+GAUGE(storage_held, "storage.held", "files without a name that processors use", read_held);
+
+static uint64_t read_claims(void) __no_lock_analysis("a number to be shown, read without the lock")
+{
+	return READ_ONCE(storage.claims.nr);
+}
+GAUGE(storage_claims, "storage.claims", "files that memory nodes have claimed", read_claims);
+
 static bool serving; /* atomic: buffers and file system are there */
 
 static int debug_command(const char *cmd, char *reply, size_t cap)

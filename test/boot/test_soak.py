@@ -21,7 +21,7 @@ ON_PROCESSOR = ("process.processes", "process.tasks", "process.zombies", "proces
                 "file.open", "file.locks",
                 "pipe.slots", "epoll.items", "signal.queued", "signal.timers", "tmpfs.inodes",
                 "tty.terminals",
-                "excache.space_objects")  # fmt: skip
+                "excache.space_objects", "lease.spaces")  # fmt: skip
 ON_MEMORY = (
     "memory.frames_used",
     "memory.spaces",

@@ -32,6 +32,7 @@ SHAPE = ("--processors", "2", "--memories", "2", "--vregion", "2M", "--excache",
          "--append", f"storage:cluster.lease_ms={LEASE_S * 1000:.0f}")  # fmt: skip
 ON_MEMORY = ("memory.frames_used", "memory.frames_pinned", "memory.committed", "memory.spaces",
              "memory.aspaces", "memory.vregions", "memory.vmas")  # fmt: skip
+ON_STORAGE = ("storage.held", "storage.claims")
 LOST_NODE = re.compile(r"(?:node )?(\w\d)(?: is gone| was killed by|: this node was fenced|"
                        r" is started again| ended with)")  # fmt: skip
 LOST_IN_LOG = re.compile(r"error: process: node \d+ is gone.*\(pid (\d+)\)")
@@ -309,6 +310,7 @@ def counters(running):
     out = {(n, name): stats[n][name] for n in memories for name in ON_MEMORY}
     out |= {(n, name): stats[n][name] for n in processors for name in ON_PROCESSOR}
     out |= {(n, "excache.stored"): stats[n]["excache.stored"] for n in processors}
+    out |= {(n, name): stats[n][name] for n in stats if n[0] == "s" for name in ON_STORAGE}
     # Frames are used, of files, or free; each credit is one that a processor has.
     for n in memories:
         s = stats[n]

@@ -30,6 +30,14 @@ COUNTER(lease_returned, "lease.returned", "gaps in leases that were given back")
 COUNTER(lease_converted, "lease.converted", "leased mappings that became mappings as any others");
 COUNTER(lease_discards, "lease.discards", "messages that dropped old pages of gaps");
 
+static uint64_t nr_spaces; /* atomic */
+
+static uint64_t read_nr_spaces(void)
+{
+	return __atomic_load_n(&nr_spaces, __ATOMIC_RELAXED);
+}
+GAUGE(lease_spaces, "lease.spaces", "address spaces that have had a lease", read_nr_spaces);
+
 /* --- gaps ------------------------------------------------------------------------------ */
 
 /* The first gap that ends above @addr; lease->nr: none. */
@@ -184,11 +192,14 @@ int lease_make(struct aspace *as)
 	spin_lock(&as->lock);
 	as->lease = l;
 	spin_unlock(&as->lock);
+	__atomic_add_fetch(&nr_spaces, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
 void lease_end(struct aspace *as)
 {
+	if (as->lease)
+		__atomic_sub_fetch(&nr_spaces, 1, __ATOMIC_RELAXED);
 	kfree(as->lease);
 	as->lease = NULL;
 }
@@ -207,6 +218,7 @@ int lease_copy(struct aspace *parent, struct aspace *child)
 	spin_lock(&child->lock);
 	child->lease = l;
 	spin_unlock(&child->lock);
+	__atomic_add_fetch(&nr_spaces, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
