@@ -35,6 +35,8 @@ ON_MEMORY = ("memory.frames_used", "memory.frames_pinned", "memory.committed", "
 ON_STORAGE = ("storage.held", "storage.claims")
 LOST_NODE = re.compile(r"(?:node )?(\w\d)(?: is gone| was killed by|: this node was fenced|"
                        r" is started again| ended with)")  # fmt: skip
+# A file in memory of which a part is lost says so to who reads or writes it, as a bad disk does.
+LOST_FILE = re.compile(rb"tmpfs page \d+ cannot be (read|written|dropped): Input/output error\n")
 LOST_IN_LOG = re.compile(r"error: process: node \d+ is gone.*\(pid (\d+)\)")
 
 
@@ -215,7 +217,7 @@ class Owner:
         self.capture.attach(self.program)
 
     def verdict(self, lost_since):
-        """None while it runs; else "right", "lost", or what is wrong."""
+        """None while it runs; else "right", "lost", "told" of a lost file, or what is wrong."""
         program = self.program
         if not program.over:
             old = time.monotonic() - self.began
@@ -233,6 +235,10 @@ class Owner:
         status = run.exit_status(program.exit.status)
         if (status, out, err) == (0, b"all pages are right\n", b""):
             return "right"
+        if (status, out) == (1, b"") and LOST_FILE.fullmatch(err) and any(
+            name[0] == "m" for name in lost_since(self.began)
+        ):
+            return "told"
         return f"status {status}, {out!r}, {err!r}"
 
 
@@ -244,7 +250,7 @@ class Stress:
         self.nodes = Faults(running, f"{seed} nodes", NODE_FAULTS, (1, 5))
         self.messages = Faults(running, f"{seed} messages", MESSAGE_FAULTS, (0.2, 3))
         self.owners = []
-        self.counts = {"right": 0, "lost": 0, "not started": 0}
+        self.counts = {"right": 0, "lost": 0, "told": 0, "not started": 0}
 
     def lost_since(self, when):
         """Nodes that have gone since, or went shortly before: news take a lease."""

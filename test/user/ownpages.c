@@ -99,10 +99,11 @@ static void drop(struct area *a)
 		     n = 1 + below(a->pages - first < 64 ? a->pages - first : 64);
 	char *at = (char *)a->data + first * PAGE;
 
-	if (!a->data)
-		CHECK(fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-				(off_t)(first * PAGE), (off_t)(n * PAGE)) == 0);
-	else if (below(2))
+	if (!a->data) {
+		if (fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			      (off_t)(first * PAGE), (off_t)(n * PAGE)))
+			die("%s page %zu cannot be dropped: %s", a->name, first, strerror(errno));
+	} else if (below(2))
 		CHECK(madvise(at, n * PAGE, MADV_DONTNEED) == 0);
 	else
 		CHECK(mmap(at, n * PAGE, PROT_READ | PROT_WRITE,
