@@ -6,6 +6,10 @@
 #include <managers/placement.h>
 
 #include <cluster/cluster.h>
+#include <kernel/boot.h>
+#include <kernel/bootparam.h>
+#include <lib/errno.h>
+#include <lib/string.h>
 #include <managers/policy.h>
 
 static const struct gmm_ops *const gmm = &gmm_round_robin;
@@ -52,12 +56,39 @@ uint32_t gsm_cache_node_for(const struct proto_file *file)
 	return cluster_choose(NODE_ROLE_MEMORY, choose_cache_node, file);
 }
 
-static uint32_t choose_storage(const uint32_t *ids, size_t nr, const void *arg)
+/* --- file systems ------------------------------------------------------------------------- */
+
+static struct {
+	struct gsm_mount all[CLUSTER_MAX_MEMBERS];
+	size_t nr;
+} mounts; /* const once boot parameters are read */
+
+static char mounts_text[sizeof(((struct boot_info *)NULL)->cmdline)];
+
+static int set_mounts(const char *value)
 {
-	return gsm->storage(&(struct storage_nodes){ ids, nr }, arg);
+	if (strlcpy(mounts_text, value, sizeof(mounts_text)) >= sizeof(mounts_text))
+		return -EINVAL;
+	return gsm_mounts_parse(mounts_text, mounts.all, ARRAY_SIZE(mounts.all), &mounts.nr);
+}
+BOOT_PARAM_CB("mounts", set_mounts,
+	      "file systems beside the root: where, and the storage node that has it: "
+	      "/data:5,/srv:6");
+
+const char *gsm_mount_at(size_t i)
+{
+	return i < mounts.nr ? mounts.all[i].at : NULL;
 }
 
-uint32_t gsm_storage_for(const char *path)
+static uint32_t choose_storage(const uint32_t *ids, size_t nr, const void *arg)
 {
-	return cluster_choose(NODE_ROLE_STORAGE, choose_storage, path);
+	return gsm->storage(&(struct storage_nodes){ ids, nr, mounts.all, mounts.nr }, arg);
+}
+
+uint32_t gsm_storage_for(const char *at)
+{
+	/* One that is configured needs no member to be there. */
+	const uint32_t node = choose_storage(NULL, 0, at);
+
+	return node ? node : cluster_choose(NODE_ROLE_STORAGE, choose_storage, at);
 }

@@ -1016,7 +1016,6 @@ uint32_t cluster_choose(enum node_role role, cluster_choose_fn choose, const voi
 	spin_lock(&cluster.ids_lock);
 	if (cluster.nr_ids[r]) {
 		node = choose(cluster.ids[r], cluster.nr_ids[r], arg);
-		ASSERT(node != 0);
 	}
 	spin_unlock(&cluster.ids_lock);
 	return node;

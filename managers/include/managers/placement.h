@@ -19,8 +19,10 @@ uint32_t gmm_home_for(uint64_t aspace);
 uint32_t gmm_owner_for(uint64_t aspace, uint64_t index, uint32_t home);
 /* GSM: memory node that holds the page cache of @file: the same answer on every node. */
 uint32_t gsm_cache_node_for(const struct proto_file *file);
-/* GSM: storage node that serves @path. */
-uint32_t gsm_storage_for(const char *path);
+/* GSM: storage node of the file system mounted at @at; 0: it has not come yet. */
+uint32_t gsm_storage_for(const char *at);
+/* Where the file systems beside the root's are mounted, in no order; NULL: there are no more. */
+const char *gsm_mount_at(size_t i);
 
 /*
  * GPM: processor node for a new program of @vnode, from approximate load reports: one of those on

@@ -78,9 +78,16 @@ extern const struct gmm_ops gmm_round_robin;
 
 /* --- GSM: the cache node and the storage node of a file -------------------------------------- */
 
+struct gsm_mount { /* a file system beside the root's, as the cluster is configured */
+	const char *at;
+	uint32_t node; /* the storage node that has it, live or not */
+};
+
 struct storage_nodes {
 	const uint32_t *ids; /* live storage nodes, ascending */
-	size_t nr;           /* at least 1 */
+	size_t nr;
+	const struct gsm_mount *mounts;
+	size_t nr_mounts;
 };
 
 struct gsm_ops {
@@ -90,8 +97,18 @@ struct gsm_ops {
 	 * view.
 	 */
 	uint32_t (*cache_node)(const struct memory_nodes *nodes, const struct proto_file *file);
-	uint32_t (*storage)(const struct storage_nodes *nodes, const char *path);
+	/* The storage node of the file system mounted at @at; 0: it is not there yet. */
+	uint32_t (*storage)(const struct storage_nodes *nodes, const char *at);
 };
 
-/* A hash of the file's identity over the memory nodes; the first storage node has all files. */
+/*
+ * A hash of the file's identity over the memory nodes. A file system is where the cluster's
+ * configuration says; the root is at the first storage node that has none of those.
+ */
 extern const struct gsm_ops gsm_hash;
+
+/*
+ * "/data:5,/srv:6" into at most @max mounts, no two of which have one place or one node. @text is
+ * cut up and must live on. -EINVAL
+ */
+int gsm_mounts_parse(char *text, struct gsm_mount *mounts, size_t max, size_t *nr) __must_check;
