@@ -6,7 +6,8 @@
  *		component, each step asking the index, then the file system.  A link's target
  *		is put in front of what is left of the path.  A mount point, at which the caller
  *		goes on by itself, ends the walk however it is reached: by a name, before that is
- *		looked for, or by "..".
+ *		looked for, or by "..".  So does a way out of a root that is mounted below another
+ *		one.
  * Context:	threads; may sleep.
  * Limits:	40 links, components of 255 bytes, canonical paths below 4096 bytes; each step
  *		takes a component away or follows a link, so every walk ends.
@@ -80,19 +81,26 @@ static bool crosses_mount_point(const struct path_request *req)
 	return false;
 }
 
-static int hand_back(struct walk *w, size_t canon_len)
+static int hand_back(struct walk *w, size_t canon_len, enum path_end end)
 {
 	struct path_result *res = w->res;
 
-	ASSERT(canon_len && res->canon[0] == '/');
+	ASSERT(canon_len && res->canon[0] == '/' && end != PATH_FOUND);
 	if (w->rest_len >= FS_PATH_MAX)
 		return -ENAMETOOLONG;
 	memcpy(res->rest, w->rest, w->rest_len);
 	res->rest_len = w->rest_len;
-	res->at_mount_point = true;
+	res->end = end;
 	res->canon[canon_len] = '\0';
 	res->canon_len = canon_len;
 	return WALK_HANDED_BACK;
+}
+
+/* What is left is not in this file system. */
+static int leave(struct walk *w, enum path_end end)
+{
+	w->res->canon[0] = '/';
+	return hand_back(w, 1, end);
 }
 
 static bool find(struct walk *w, size_t canon_len, struct path_node *out)
@@ -146,10 +154,12 @@ static int go_up(struct walk *w)
 	int err;
 
 	ASSERT(is_dir(&w->cur));
+	if (!target && (w->req->flags & PATH_BELOW))
+		return leave(w, PATH_UP);
 	while (target && w->res->canon[--target] != '/')
 		;
 	if (target && is_mount_point(w, w->res->canon, target))
-		return hand_back(w, target);
+		return hand_back(w, target, PATH_AT_MOUNT_POINT);
 	if (find(w, target, &w->cur) && is_dir(&w->cur)) {
 		w->canon_len = target;
 		return 0;
@@ -205,7 +215,7 @@ static int follow(struct walk *w, const struct path_node *link)
 	w->owned = joined;
 	w->rest = joined;
 	if (target[0] == '/')
-		err = go_to_root(w);
+		err = (w->req->flags & PATH_BELOW) ? leave(w, PATH_AT_ROOT) : go_to_root(w);
 out:
 	kfree(target);
 	return err;
@@ -260,7 +270,7 @@ static int walk_name(struct walk *w, const char *name, size_t len)
 		return err;
 	canon_len = w->canon_len + 1 + len;
 	if (is_mount_point(w, w->res->canon, canon_len))
-		return hand_back(w, canon_len);
+		return hand_back(w, canon_len, PATH_AT_MOUNT_POINT);
 	if (last) {
 		w->must_be_dir = w->rest_len != 0;
 		w->res->parent = w->cur;
@@ -355,7 +365,7 @@ static int resolve_once(struct pathindex *pi, const struct path_ops *ops, void *
 	int err;
 
 	res->parent_exists = false;
-	res->at_mount_point = false;
+	res->end = PATH_FOUND;
 	res->rest_len = 0;
 	res->nr_links = 0;
 	err = try_whole(&w);

@@ -129,15 +129,9 @@ int patience_wait(uint32_t node, int err, bool killable)
 	return err == -ETIMEDOUT ? in_vain() : err;
 }
 
-static bool has_storage(uint32_t node)
+int patience_wait_until(bool (*is_there)(uint32_t node), uint32_t node, bool killable)
 {
-	(void)node;
-	return cluster_nodes(NODE_ROLE_STORAGE, NULL, 0) > 0;
-}
-
-int patience_wait_any(bool killable)
-{
-	const int err = cluster_wait_until(has_storage, 0, patience_until(), killable);
+	const int err = cluster_wait_until(is_there, node, patience_until(), killable);
 
 	return err == -ETIMEDOUT ? in_vain() : err;
 }

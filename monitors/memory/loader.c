@@ -127,7 +127,7 @@ static int lookup_interp(struct load *ld, const char *path)
 	};
 	const size_t cap = MAX(sizeof(struct ps_path_req_wire), sizeof(struct ps_lookup_rep_wire)) +
 			   PROTO_MAX_GROUPS * sizeof(le32_t) + PROTO_PATH_MAX;
-	const uint32_t storage = ld->req->object ? ld->req->storage : ld->req->file.node;
+	const uint32_t storage = ld->req->storage ? ld->req->storage : ld->req->file.node;
 	uint8_t *buf = lib_alloc(cap);
 	struct ps_lookup_rep rep;
 	ssize_t len;

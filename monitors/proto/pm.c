@@ -153,7 +153,7 @@ static const uint8_t *arrays_get(const uint8_t *pos, struct counts n, struct pm_
 static bool program_is_valid(const struct pm_exec_req *r)
 {
 	if (r->file.node)
-		return !r->object && !r->storage && !r->head_len;
+		return !r->object && r->storage <= PROTO_NODE_MAX && !r->head_len;
 	return r->object && r->storage <= PROTO_NODE_MAX && r->head_len;
 }
 

@@ -444,7 +444,6 @@ static const struct rejection {
 	{ "pm_exec_req", 20, 4, 0x10000 },            /* no such node */
 	{ "pm_exec_req", 8, 8, 0 },                   /* a node, but no inode */
 	{ "pm_exec_req", 80, 8, 7 },                  /* a file and an object */
-	{ "pm_exec_req", 88, 4, 1 },                  /* a storage node without an object */
 	{ "pm_exec_req", 92, 4, 4097 },               /* too long a beginning */
 	{ "pm_exec_req", 40, 8, 0 },                  /* no stack */
 	{ "pm_exec_req", 40, 8, 0x800001 },           /* not whole pages */

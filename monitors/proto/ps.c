@@ -99,12 +99,16 @@ int ps_path_req_decode(const void *buf, size_t len, struct ps_path_req *out)
 	return 0;
 }
 
-/* At a mount point there are no attributes: these bytes are 0. */
-#define PS_LOOKUP_REP(F)                                                    \
-	F(own, attr), F(u16, path_len), F(u16, rest_len), F(u16, nr_links), \
-		F(flag16, at_mount_point)
+/* Of what was not found here there are no attributes: these bytes are 0. */
+#define PS_LOOKUP_REP(F) \
+	F(own, attr), F(u16, path_len), F(u16, rest_len), F(u16, nr_links), F(u16, end)
 
-CODEC_FIELDS(ps_lookup_rep, PS_LOOKUP_REP, codec_any)
+static bool lookup_rep_is_valid(const struct ps_lookup_rep *r)
+{
+	return r->end <= PS_END_ROOT;
+}
+
+CODEC_FIELDS(ps_lookup_rep, PS_LOOKUP_REP, lookup_rep_is_valid)
 
 ssize_t ps_lookup_rep_encode(const struct ps_lookup_rep *rep, void *buf, size_t cap)
 {
@@ -115,7 +119,7 @@ ssize_t ps_lookup_rep_encode(const struct ps_lookup_rep *rep, void *buf, size_t 
 	if (len > cap)
 		return -EMSGSIZE;
 	ps_lookup_rep_put(rep, &w);
-	if (!rep->at_mount_point)
+	if (rep->end == PS_END_FOUND)
 		proto_attr_encode(&rep->attr, &w.attr);
 	memcpy(out, &w, sizeof(w));
 	if (rep->path_len)
@@ -137,7 +141,7 @@ int ps_lookup_rep_decode(const void *buf, size_t len, struct ps_lookup_rep *out)
 	memcpy(&w, in, sizeof(w));
 	if (!ps_lookup_rep_get(&w, &r))
 		return -EPROTO;
-	err = r.at_mount_point ? 0 : proto_attr_decode(&w.attr, sizeof(w.attr), &r.attr);
+	err = r.end != PS_END_FOUND ? 0 : proto_attr_decode(&w.attr, sizeof(w.attr), &r.attr);
 	if (err)
 		return err;
 	r.path = (const char *)in + sizeof(w);
@@ -146,7 +150,7 @@ int ps_lookup_rep_decode(const void *buf, size_t len, struct ps_lookup_rep *out)
 		return -EMSGSIZE;
 	if (r.path_len && !path_ok(r.path, r.path_len))
 		return -EPROTO;
-	if (r.at_mount_point ? !r.path_len : r.rest_len != 0)
+	if (r.end != PS_END_FOUND ? !r.path_len : r.rest_len != 0)
 		return -EPROTO;
 	if (r.rest_len >= PROTO_PATH_MAX || memchr(r.rest, 0, r.rest_len))
 		return -EPROTO;

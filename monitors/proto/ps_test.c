@@ -47,7 +47,7 @@ static void path_rejects(struct ktest *t)
 		{ 0, 0xe8, -1, -EMSGSIZE }, /* short */
 		{ 0, 0xe8, 1, -EMSGSIZE },  /* long */
 		{ 16, 0, 0, -EPROTO },      /* no vNode */
-		{ 20, 0x08, 0, -EPROTO },   /* unknown flag */
+		{ 20, 0x10, 0, -EPROTO },   /* unknown flag */
 		{ 24, 0x08, 0, -EPROTO },   /* unknown access bit */
 		{ 34, 1, 0, -EPROTO },      /* reserved */
 		{ 30, 10, 0, -EPROTO },     /* canonical part longer than the path */
@@ -110,21 +110,21 @@ static void lookup_ends_at_a_mount_point(struct ktest *t)
 					   .rest_len = 2,
 					   .rest = "/x",
 					   .nr_links = 3,
-					   .at_mount_point = true };
+					   .end = PS_END_UP };
 	struct ps_lookup_rep out;
 	uint8_t buf[256];
 	const ssize_t len = ps_lookup_rep_encode(&rep, buf, sizeof(buf));
 
 	ASSERT_EQ(t, len, (ssize_t)(sizeof(struct ps_lookup_rep_wire) + 6));
 	ASSERT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), 0);
-	EXPECT_TRUE(t, out.at_mount_point);
+	EXPECT_EQ(t, out.end, PS_END_UP);
 	EXPECT_EQ(t, out.nr_links, 3);
 	EXPECT_MEMEQ(t, out.path, "/tmp", 4);
 	EXPECT_EQ(t, out.rest_len, 2);
 	EXPECT_MEMEQ(t, out.rest, "/x", 2);
 	buf[142] = 0; /* a rest, but not at a mount point */
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
-	buf[142] = 2;
+	buf[142] = PS_END_ROOT + 1;
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
 	buf[142] = 1;
 	buf[149] = 0; /* NUL in the rest */

@@ -16,13 +16,17 @@
 
 #include "storage.h"
 
+static_assert((int)PATH_AT_MOUNT_POINT == (int)PS_END_MOUNT_POINT &&
+		      (int)PATH_UP == (int)PS_END_UP && (int)PATH_AT_ROOT == (int)PS_END_ROOT,
+	      "the same");
+
 COUNTER(storage_lookups, "storage.lookups", "paths resolved");
 
 /* A request, and the result of its walk. */
 struct query {
 	struct ps_path_req req;
 	struct path_result res;
-	struct fs_inode *in; /* held on success; NULL at a mount point */
+	struct fs_inode *in; /* held on success; NULL: the walk ended elsewhere */
 };
 
 static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
@@ -50,9 +54,11 @@ static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
 		pr.flags |= PATH_NOFOLLOW;
 	if (q->req.flags & PS_LOOKUP_DIRECTORY)
 		pr.flags |= PATH_DIRECTORY;
+	if (q->req.flags & PS_LOOKUP_BELOW)
+		pr.flags |= PATH_BELOW;
 	err = pathindex_resolve(st->index, &fs_path_ops, st->fs, &pr, &q->res);
 	q->in = NULL;
-	if (err || q->res.at_mount_point)
+	if (err || q->res.end != PATH_FOUND)
 		return err;
 	ASSERT(q->res.node.ino); /* only the index has entries without a file */
 	q->in = fs_inode_get(st->fs, q->res.node.ino, q->res.node.gen);
@@ -114,8 +120,8 @@ ssize_t storage_lookup(struct storage *st, const void *body, size_t len, void *r
 		return -ENOMEM;
 	ret = find(st, body, len, q);
 	if (!ret) {
-		ASSERT(!q->in == q->res.at_mount_point);
-		rep.at_mount_point = q->res.at_mount_point;
+		ASSERT(!q->in == (q->res.end != PATH_FOUND));
+		rep.end = (uint16_t)q->res.end;
 		rep.nr_links = (uint16_t)q->res.nr_links;
 		if (q->in) {
 			storage_attr(st, q->in, q->req.vnode, &rep.attr);
@@ -124,7 +130,7 @@ ssize_t storage_lookup(struct storage *st, const void *body, size_t len, void *r
 			rep.rest = q->res.rest;
 			rep.rest_len = (uint16_t)q->res.rest_len;
 		}
-		if (rep.at_mount_point || (q->req.flags & PS_LOOKUP_REALPATH)) {
+		if (!q->in || (q->req.flags & PS_LOOKUP_REALPATH)) {
 			rep.path = q->res.canon;
 			rep.path_len = (uint16_t)q->res.canon_len;
 		}

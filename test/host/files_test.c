@@ -31,8 +31,9 @@
 #include "files_server.h"
 
 #define NODE 5u
+#define DATA 6u /* the storage node that has /data */
 
-static struct storage st;
+static struct storage st, data;
 static const struct storage_peer processor = { .node = 1, .incarn = 11 };
 static struct fs_cred user;
 
@@ -92,22 +93,23 @@ int file_bufs_init(void)
 
 /* --- the network ------------------------------------------------------------------------ */
 
-static ssize_t serve(uint16_t opcode, const void *body, uint32_t len, void *reply, uint32_t max)
+static ssize_t serve(struct storage *server, uint16_t opcode, const void *body, uint32_t len,
+		     void *reply, uint32_t max)
 {
 	switch (opcode) {
 	case PS_LOOKUP:
-		return server_lookup(&st, body, len, reply, max);
+		return server_lookup(server, body, len, reply, max);
 	case PS_GETATTR:
-		return server_getattr(&st, body, len, reply, max);
+		return server_getattr(server, body, len, reply, max);
 	case PS_READLINK:
-		return server_readlink(&st, body, len, reply, max);
+		return server_readlink(server, body, len, reply, max);
 	case PS_STATFS:
-		return server_statfs(&st, body, len, reply, max);
+		return server_statfs(server, body, len, reply, max);
 	case PS_CLOSE:
 		net.nr_closed++;
-		return server_close(&st, opcode, &processor, body, len, reply, max);
+		return server_close(server, opcode, &processor, body, len, reply, max);
 	default:
-		return storage_change(&st, opcode, &processor, body, len, reply, max);
+		return storage_change(server, opcode, &processor, body, len, reply, max);
 	}
 }
 
@@ -116,10 +118,11 @@ static int call_once(const struct rpc_call *call)
 	void (*meanwhile)(void) = net.meanwhile;
 	ssize_t ret;
 
-	if (call->peer != NODE)
+	if (call->peer != NODE && call->peer != DATA)
 		return -EHOSTUNREACH;
 	net.nr_calls++;
-	ret = serve(call->opcode, call->body, call->body_len, call->reply, call->reply_max);
+	ret = serve(call->peer == DATA ? &data : &st, call->opcode, call->body, call->body_len,
+		    call->reply, call->reply_max);
 	if (call->opcode == PS_LOOKUP && meanwhile) {
 		net.meanwhile = NULL;
 		meanwhile();
@@ -150,14 +153,19 @@ int patient_call(uint32_t node, struct rpc_call *(*make)(void *arg), void *arg, 
 	return ret;
 }
 
-int patience_wait_any(bool killable)
+int patience_wait_until(bool (*is_there)(uint32_t node), uint32_t node, bool killable)
 {
 	return -EHOSTDOWN;
 }
 
-uint32_t gsm_storage_for(const char *path)
+uint32_t gsm_storage_for(const char *at)
 {
-	return NODE;
+	return strcmp(at, "/") ? DATA : NODE;
+}
+
+const char *gsm_mount_at(size_t i)
+{
+	return i ? NULL : "/data";
 }
 
 /* --- what is not linked ------------------------------------------------------------------ */
@@ -194,6 +202,51 @@ static void drain(void)
 /* --- fixture ------------------------------------------------------------------------------ */
 
 static struct mounts *mounts;
+static unsigned int nr_before; /* files of the root */
+
+/* Behind the back of the index, but for its end. */
+static void make_at_root(struct ktest *t, struct fs *fs, const char *name, uint32_t mode,
+			 const char *target)
+{
+	const struct fs_new what = { .mode = mode,
+				     .target = target,
+				     .target_len = target ? strlen(target) : 0 };
+	const struct fs_change ch = { 0 };
+	struct fs_inode *root = fs_inode_get(fs, fs->root_ino, FS_ANY_GEN), *in;
+
+	ASSERT_FALSE(t, IS_ERR(root));
+	in = fs_create(root, name, strlen(name), &what, &ch);
+	ASSERT_FALSE(t, IS_ERR(in));
+	fs_inode_put(in);
+	fs_inode_put(root);
+	pathindex_invalidate(st.index);
+}
+
+static void remove_at_root(struct ktest *t, struct fs *fs, const char *name)
+{
+	const struct fs_change ch = { 0 };
+	struct fs_inode *root = fs_inode_get(fs, fs->root_ino, FS_ANY_GEN);
+
+	ASSERT_FALSE(t, IS_ERR(root));
+	ASSERT_EQ(t, fs_unlink(root, name, strlen(name), &ch), 0);
+	fs_inode_put(root);
+	pathindex_invalidate(st.index);
+}
+
+/* As long as what the configuration names has no place, no program starts. */
+static void mount_points_are_checked(struct ktest *t)
+{
+	EXPECT_EQ(t, PTR_ERR(mounts_get()), -ENOENT);
+	EXPECT_STREQ(t, mounts_why(), "the mount point /data does not exist");
+	make_at_root(t, st.fs, "data", S_IFREG | 0644, NULL);
+	EXPECT_EQ(t, PTR_ERR(mounts_get()), -ENOTDIR);
+	EXPECT_STREQ(t, mounts_why(), "the mount point /data is not a directory");
+	remove_at_root(t, st.fs, "data");
+	make_at_root(t, st.fs, "data", S_IFLNK | 0777, "elsewhere");
+	EXPECT_EQ(t, PTR_ERR(mounts_get()), -ENOTDIR);
+	remove_at_root(t, st.fs, "data");
+	make_at_root(t, st.fs, "data", S_IFDIR | 0755, NULL);
+}
 
 static void setup(struct ktest *t)
 {
@@ -207,9 +260,16 @@ static void setup(struct ktest *t)
 	st.fs = memfs_create();
 	st.fsid = 99;
 	memfs_journal(st.fs);
+	ASSERT_EQ(t, storage_init(&data, DATA, NULL, &opt), 0);
+	data.fs = memfs_create();
+	data.fsid = 99; /* a copy of the other */
+	memfs_journal(data.fs);
 	ASSERT_EQ(t, shim_initcalls_run(), 0);
+	mount_points_are_checked(t);
 	mounts = mounts_get();
 	ASSERT_FALSE(t, IS_ERR(mounts));
+	EXPECT_FALSE(t, mounts_why());
+	nr_before = memfs_nr_files(st.fs);
 }
 
 static int walk(const char *path, uint32_t flags, struct walk_result *res)
@@ -380,7 +440,7 @@ static void paths_follow_a_rename(struct ktest *t)
 	inode_put(deep);
 	inode_put(other);
 	drain();
-	EXPECT_EQ(t, memfs_nr_files(st.fs), 0u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 	EXPECT_GE(t, live + 64, shim_allocs_live()); /* the index remembers paths */
 }
 
@@ -443,7 +503,7 @@ static void a_lost_answer_does_nothing_twice(struct ktest *t)
 	EXPECT_EQ(t, remove_path("/g"), 0);
 	EXPECT_EQ(t, net.lose_answers, 0u);
 	drain();
-	EXPECT_EQ(t, memfs_nr_files(st.fs), 0u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 }
 
 static void an_open_file_outlives_its_name(struct ktest *t)
@@ -461,14 +521,14 @@ static void an_open_file_outlives_its_name(struct ktest *t)
 	inode_put(file);
 	drain();
 	EXPECT_EQ(t, net.nr_closed, 1u);
-	EXPECT_EQ(t, memfs_nr_files(st.fs), 0u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 	/* One that is mapped is not given up. */
 	net.mapped = true;
 	ASSERT_EQ(t, make("/f", S_IFREG | 0644, NULL), 0);
 	ASSERT_EQ(t, remove_path("/f"), 0);
 	drain();
 	EXPECT_EQ(t, net.nr_closed, 1u);
-	EXPECT_EQ(t, memfs_nr_files(st.fs), 1u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before + 1);
 }
 
 static void a_file_without_a_name_may_get_one(struct ktest *t)
@@ -520,6 +580,138 @@ static void attributes_change(struct ktest *t)
 	drain();
 }
 
+/* Where a walk of @path ends; "" if it does not. */
+static const char *where(const char *path, uint32_t flags)
+{
+	static char text[FS_PATH_MAX];
+	struct walk_result res;
+
+	if (walk(path, flags, &res))
+		return "";
+	strlcpy(text, res.at.text, sizeof(text));
+	/* getcwd tells the same. */
+	if (inode_is_dir(res.at.inode) && strcmp(text_of(res.at.inode), text))
+		strlcpy(text, "two paths", sizeof(text));
+	walk_result_put(&res);
+	return text;
+}
+
+static void link_to(struct ktest *t, const char *path, const char *target)
+{
+	const struct walk_base base = { .cred = &user, .mounts = mounts };
+	struct new_inode how = { .mode = S_IFLNK | 0777,
+				 .target = target,
+				 .target_len = strlen(target) };
+	struct walk_result res;
+
+	ASSERT_EQ(t, path_walk_parent(&base, path, &res), 0);
+	how.name = res.name;
+	how.len = strlen(res.name);
+	EXPECT_EQ(t, res.parent.inode->ops->create(res.parent.inode, &how, NULL), 0);
+	walk_result_put(&res);
+}
+
+static void walks_cross_file_systems(struct ktest *t)
+{
+	static const struct {
+		const char *path, *end;
+	} cases[] = {
+		{ "/data", "/data" },
+		{ "/data/", "/data" },
+		{ "/data/.", "/data" },
+		{ "/data/..", "/" },
+		{ "/data/../data/d/..", "/data" },
+		{ "/data/d/../..", "/" },
+		{ "/data/d/../../d", "/d" },
+		{ "/data/d/e/../../../d", "/d" },
+		{ "/data/d/e", "/data/d/e" },
+		{ "/d/in", "/data/d" }, /* a link of the root into the other */
+		{ "/d/in/e", "/data/d/e" },
+		{ "/d/in/../..", "/" },
+		{ "/data/out", "/d" }, /* an absolute link out of it */
+		{ "/data/out/in/e", "/data/d/e" },
+		{ "/data/top", "/" },
+		{ "/data/up", "/d" }, /* a link with ".." out of it */
+		{ "/data/up/in", "/data/d" },
+		{ "/data/round", "" },
+		{ "/data/none", "" },
+		{ "/data/d/../../none", "" },
+	};
+	struct file_attr a, b;
+	struct inode *one, *two;
+	struct walk_result res;
+
+	setup(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, make("/data/d", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, make("/data/d/e", S_IFDIR | 0755, NULL), 0);
+	link_to(t, "/d/in", "/data/d");
+	link_to(t, "/data/out", "/d");
+	link_to(t, "/data/top", "/");
+	link_to(t, "/data/up", "../d");
+	link_to(t, "/data/round", "/data/round");
+	link_to(t, "/data/new", "/d/new");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		EXPECT_STREQ(t, where(cases[i].path, 0), cases[i].end);
+	EXPECT_STREQ(t, where("/data/out", WALK_NOFOLLOW), "/data/out");
+	EXPECT_EQ(t, walk("/data/round", 0, &res), -ELOOP);
+	EXPECT_EQ(t, walk("/data/out/f/..", 0, &res), -ENOENT);
+	/* What is to be made is made where the way leads. */
+	ASSERT_EQ(t, walk("/data/new", WALK_CREATE, &res), 0);
+	EXPECT_STREQ(t, text_of(res.parent.inode), "/d");
+	walk_result_put(&res);
+	ASSERT_EQ(t, walk("/data/d/../../d/x", WALK_CREATE, &res), 0);
+	EXPECT_STREQ(t, res.parent.text, "/d");
+	walk_result_put(&res);
+	ASSERT_EQ(t, walk("/data/d/x", WALK_CREATE, &res), 0);
+	EXPECT_STREQ(t, res.parent.text, "/data/d");
+	walk_result_put(&res);
+	/* Copies of one disk are two devices. */
+	one = get("/d");
+	two = get("/data/d");
+	ASSERT_FALSE(t, IS_ERR(one) || IS_ERR(two));
+	ASSERT_EQ(t, inode_getattr(one, &a), 0);
+	ASSERT_EQ(t, inode_getattr(two, &b), 0);
+	EXPECT_NE(t, a.fsid, b.fsid);
+	EXPECT_EQ(t, b.fsid, two->type->dev);
+	inode_put(one);
+	inode_put(two);
+}
+
+/* A rename in one of them moves nothing in the other. */
+static void a_rename_stays_in_its_file_system(struct ktest *t)
+{
+	struct inode *one, *two;
+
+	setup(t);
+	ASSERT_EQ(t, make("/same", S_IFDIR | 0755, &one), 0);
+	ASSERT_EQ(t, make("/data/same", S_IFDIR | 0755, &two), 0);
+	ASSERT_EQ(t, rename_path("/same", "/other", false), 0);
+	EXPECT_STREQ(t, text_of(one), "/other");
+	EXPECT_STREQ(t, text_of(two), "/data/same");
+	EXPECT_EQ(t, one->ops->link(one, "n", 1, two), -EXDEV);
+	inode_put(one);
+	inode_put(two);
+	EXPECT_EQ(t, remove_path("/other"), 0);
+	EXPECT_EQ(t, remove_path("/data/same"), 0);
+	drain();
+}
+
+static void mounts_are_told(struct ktest *t)
+{
+	struct mount_info root, info;
+	char options[64];
+
+	setup(t);
+	ASSERT_TRUE(t, mounts_info(mounts, 0, &root, options, sizeof(options)));
+	ASSERT_TRUE(t, mounts_info(mounts, 1, &info, options, sizeof(options)));
+	EXPECT_STREQ(t, info.at, "/data");
+	EXPECT_STREQ(t, info.source, "storage:/data");
+	EXPECT_STREQ(t, info.options, "rw,relatime");
+	EXPECT_EQ(t, info.root_dev, root.dev);
+	EXPECT_NE(t, info.dev, root.dev);
+}
+
 static const struct ktest_case files_cases[] = {
 	KTEST(names_come_and_go),
 	KTEST(paths_follow_a_rename),
@@ -529,6 +721,9 @@ static const struct ktest_case files_cases[] = {
 	KTEST(a_file_without_a_name_may_get_one),
 	KTEST(attributes_change),
 	KTEST(an_open_file_outlives_its_name),
+	KTEST(mounts_are_told),
+	KTEST(a_rename_stays_in_its_file_system),
+	KTEST(walks_cross_file_systems),
 	{ 0 },
 };
 static const struct ktest_suite files_suite = { .name = "vfs.files", .cases = files_cases };

@@ -6,6 +6,7 @@
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
+#include <managers/placement.h>
 #include <mm/slab.h>
 #include <processor/client/file_node.h>
 #include <processor/client/storage.h>
@@ -34,6 +35,7 @@ struct answer {
 	const char *mount_point; /* NULL: the file @ino of @mode at @path */
 	const char *rest;
 	uint16_t nr_links;
+	enum storage_end end; /* not FOUND: instead of what mount_point says */
 	uint32_t mode;
 	const char *path;
 };
@@ -58,8 +60,7 @@ static struct file_attr attr_of(uint64_t ino, uint32_t mode)
 	};
 }
 
-int storage_lookup(const struct fs_cred *cred, const char *path, uint32_t flags, uint32_t access,
-		   struct file_attr *attr, char *realpath)
+int storage_lookup(const struct storage_place *where, const char *path, struct file_attr *attr)
 {
 	if (!strcmp(path, "/"))
 		*attr = attr_of(INO_ROOT, node.root_mode ? node.root_mode : S_IFDIR);
@@ -81,7 +82,9 @@ int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
 
 	node.nr_asked++;
 	*buf = text;
-	*rep = (struct storage_found){ .path = "/tmp", .path_len = 4, .at_mount_point = true };
+	*rep = (struct storage_found){ .path = "/tmp",
+				       .path_len = 4,
+				       .end = STORAGE_AT_MOUNT_POINT };
 	if (!node.walks) {
 		end = text ? strstr(text, "/tmp") : NULL;
 		if (!end)
@@ -92,7 +95,7 @@ int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
 	}
 	if (node.next + 1 < node.nr_walks)
 		node.next++;
-	rep->at_mount_point = a->mount_point;
+	rep->end = a->end ? a->end : a->mount_point ? STORAGE_AT_MOUNT_POINT : STORAGE_FOUND;
 	rep->path = a->mount_point ? a->mount_point : a->path;
 	rep->path_len = (uint16_t)(rep->path ? strlen(rep->path) : 0);
 	rep->rest = a->rest;
@@ -108,7 +111,8 @@ int storage_getattr(const struct file_id *file, struct file_attr *attr)
 	return 0;
 }
 
-ssize_t storage_readlink(const struct fs_cred *cred, const char *path, char *buf, size_t size)
+ssize_t storage_readlink(const struct storage_place *where, const char *path, char *buf,
+			 size_t size)
 {
 	return -EIO;
 }
@@ -117,6 +121,16 @@ int storage_statfs(const struct file_id *file, struct fs_info *st)
 {
 	*st = (struct fs_info){ .flags = ST_RDONLY };
 	return 0;
+}
+
+uint32_t gsm_storage_for(const char *at)
+{
+	return 7;
+}
+
+const char *gsm_mount_at(size_t i)
+{
+	return NULL;
 }
 
 /* Changes: none is asked for. */

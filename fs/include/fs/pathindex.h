@@ -51,6 +51,18 @@ enum path_flags {
 	PATH_NOFOLLOW = 1u << 0,  /* a link in the last component is the result itself */
 	PATH_DIRECTORY = 1u << 1, /* -ENOTDIR unless the result is one */
 	PATH_NO_INDEX = 1u << 2,  /* ask the file system for everything */
+	/*
+	 * The root is mounted below the vNode's "/": ".." out of it, and an absolute link, end the
+	 * walk, and the caller goes on.
+	 */
+	PATH_BELOW = 1u << 3,
+};
+
+enum path_end {
+	PATH_FOUND,
+	PATH_AT_MOUNT_POINT, /* canon names it */
+	PATH_UP,             /* ".." out of the root, which is canon */
+	PATH_AT_ROOT,        /* of the vNode, by an absolute link; canon is "/", too */
 };
 
 struct path_request {
@@ -76,8 +88,7 @@ struct path_result {
 	bool parent_exists;
 	struct path_node parent;
 	unsigned int nr_links; /* followed */
-	/* The walk came to a mount point, which canon names; @node is not set. */
-	bool at_mount_point;
+	enum path_end end;     /* but for PATH_FOUND, @node is not set */
 	size_t rest_len;
 	char rest[FS_PATH_MAX]; /* what is left to walk from there, not terminated */
 	size_t canon_len;

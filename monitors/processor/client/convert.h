@@ -41,6 +41,15 @@ static inline struct file_id file_from_proto(const struct proto_file *file)
 				 .seal = file->seal };
 }
 
+/*
+ * st_dev of a storage node's file system: another one for each node, also of copies of one image,
+ * and the same on all processors. Those of the processor's own file systems are smaller.
+ */
+static inline uint64_t storage_dev(uint32_t node)
+{
+	return 0x800 + node;
+}
+
 static inline void attr_from_proto(const struct proto_attr *from, struct file_attr *out)
 {
 	*out = (struct file_attr){
@@ -58,6 +67,6 @@ static inline void attr_from_proto(const struct proto_attr *from, struct file_at
 		.rdev = from->rdev,
 		.blksize = from->blksize,
 		.version = from->version,
-		.fsid = from->fsid,
+		.fsid = storage_dev(from->file.node),
 	};
 }

@@ -26,6 +26,9 @@ static_assert((int)STORAGE_MOUNT_POINTS_MAX == (int)PS_MOUNT_POINTS_MAX, "the sa
 static_assert((int)STORAGE_NOFOLLOW == (int)PS_LOOKUP_NOFOLLOW, "the same");
 static_assert((int)STORAGE_DIRECTORY == (int)PS_LOOKUP_DIRECTORY, "the same");
 static_assert((int)STORAGE_REALPATH == (int)PS_LOOKUP_REALPATH, "the same");
+static_assert((int)STORAGE_AT_MOUNT_POINT == (int)PS_END_MOUNT_POINT, "the same");
+static_assert((int)STORAGE_UP == (int)PS_END_UP, "the same");
+static_assert((int)STORAGE_AT_ROOT == (int)PS_END_ROOT, "the same");
 
 COUNTER(storage_calls, "vfs.storage_calls", "requests to storage nodes");
 
@@ -67,6 +70,13 @@ struct path_call { /* too large for a stack */
 	uint8_t reply[sizeof(struct ps_lookup_rep_wire) + 2 * PROTO_PATH_MAX];
 };
 
+/* The node of any other file system is known by the cluster's configuration. */
+static bool root_is_there(uint32_t node)
+{
+	(void)node;
+	return gsm_storage_for("/") != 0;
+}
+
 /* The reply's length, or negative errno; *pc is the caller's to kfree() in any case. */
 static int path_call(uint16_t opcode, const struct fs_cred *cred, const struct storage_walk *how,
 		     struct path_call **pc)
@@ -82,11 +92,13 @@ static int path_call(uint16_t opcode, const struct fs_cred *cred, const struct s
 		.mount_points = how->mount_points,
 		.mount_points_len = (uint16_t)how->mount_points_len,
 	};
+	uint32_t node = how->where.node;
 	ssize_t len;
-	uint32_t node;
 	int err;
 
 	ASSERT(how->canon_len <= path_len && how->mount_points_len <= STORAGE_MOUNT_POINTS_MAX);
+	if (strcmp(how->where.at, "/"))
+		req.flags |= PS_LOOKUP_BELOW;
 	cred_to_proto(cred, &req.cred);
 	*pc = NULL;
 	if (path_len >= PROTO_PATH_MAX)
@@ -97,8 +109,8 @@ static int path_call(uint16_t opcode, const struct fs_cred *cred, const struct s
 	len = ps_path_req_encode(&req, (*pc)->body, sizeof((*pc)->body));
 	if (len < 0)
 		return (int)len;
-	while (!(node = gsm_storage_for(how->path))) {
-		err = patience_wait_any(true);
+	while (!node && !(node = gsm_storage_for(how->where.at))) {
+		err = patience_wait_until(root_is_there, 0, true);
 		if (err)
 			return err == -EHOSTDOWN ? -EIO : err;
 	}
@@ -120,7 +132,7 @@ int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
 		return ret;
 	if ((how->flags & STORAGE_REALPATH) && !rep.path_len)
 		return -EPROTO;
-	found->at_mount_point = rep.at_mount_point;
+	found->end = (enum storage_end)rep.end;
 	attr_from_proto(&rep.attr, &found->attr);
 	found->path = rep.path;
 	found->path_len = rep.path_len;
@@ -130,24 +142,21 @@ int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
 	return 0;
 }
 
-int storage_lookup(const struct fs_cred *cred, const char *path, uint32_t flags, uint32_t access,
-		   struct file_attr *attr, char *realpath)
+static const struct fs_cred user_0;
+
+int storage_lookup(const struct storage_place *where, const char *path, struct file_attr *attr)
 {
 	const struct storage_walk how = {
+		.where = *where,
 		.path = path,
-		.flags = flags | (realpath ? STORAGE_REALPATH : 0),
-		.access = access,
+		.flags = STORAGE_NOFOLLOW,
 	};
 	struct storage_found found;
 	void *buf;
-	int ret = storage_walk(cred, &how, &found, &buf);
+	int ret = storage_walk(&user_0, &how, &found, &buf);
 
-	if (ret == 0 && found.at_mount_point)
+	if (ret == 0 && found.end != STORAGE_FOUND)
 		ret = -EPROTO;
-	if (ret == 0 && realpath) {
-		memcpy(realpath, found.path, found.path_len);
-		realpath[found.path_len] = '\0';
-	}
 	if (ret == 0)
 		*attr = found.attr;
 	kfree(buf);
@@ -177,11 +186,16 @@ int storage_getattr(const struct file_id *file, struct file_attr *attr)
 	return ret;
 }
 
-ssize_t storage_readlink(const struct fs_cred *cred, const char *path, char *buf, size_t size)
+ssize_t storage_readlink(const struct storage_place *where, const char *path, char *buf,
+			 size_t size)
 {
-	const struct storage_walk how = { .path = path, .flags = STORAGE_NOFOLLOW };
+	const struct storage_walk how = {
+		.where = *where,
+		.path = path,
+		.flags = STORAGE_NOFOLLOW,
+	};
 	struct path_call *pc;
-	ssize_t ret = path_call(PS_READLINK, cred, &how, &pc);
+	ssize_t ret = path_call(PS_READLINK, &user_0, &how, &pc);
 
 	if (ret >= 0) {
 		ret = (ssize_t)MIN((size_t)ret, size);

@@ -19,19 +19,25 @@ enum storage_flags {
 	STORAGE_REALPATH = 1 << 2,  /* the answer has the canonical path */
 };
 
+struct storage_place {  /* of a file system: the paths below are those in it */
+	const char *at; /* where it is mounted: GSM knows the node that has it */
+	uint32_t node;  /* that one; 0: not known yet */
+};
+
 #define STORAGE_MOUNT_POINTS_MAX 1024 /* bytes */
 
 /*
- * Attributes of @path (absolute within the vNode).  @realpath, if not NULL, has FS_PATH_MAX
- * bytes and gets the canonical path.
+ * Attributes of @path (absolute within the file system), by user 0, and without a link followed in
+ * its last component.
  */
-int storage_lookup(const struct fs_cred *cred, const char *path, uint32_t flags, uint32_t access,
-		   struct file_attr *attr, char *realpath) __must_check;
+int storage_lookup(const struct storage_place *where, const char *path, struct file_attr *attr)
+	__must_check;
 /*
  * The same from a canonical part of @canon_len bytes on, as far as one of @mount_points (canonical
  * paths, each with its NUL, @mount_points_len bytes in all).
  */
 struct storage_walk {
+	struct storage_place where;
 	const char *path;
 	size_t canon_len;
 	const char *mount_points;
@@ -39,12 +45,19 @@ struct storage_walk {
 	uint32_t flags; /* enum storage_flags */
 	uint32_t access;
 };
+enum storage_end {
+	STORAGE_FOUND,
+	STORAGE_AT_MOUNT_POINT,
+	/* Of a file system that is not mounted at "/": */
+	STORAGE_UP,      /* ".." out of its root */
+	STORAGE_AT_ROOT, /* an absolute link, with which the rest begins */
+};
 struct storage_found {
-	bool at_mount_point;
-	struct file_attr attr; /* all 0 at a mount point */
+	enum storage_end end;
+	struct file_attr attr; /* all 0 if it was not found here */
 	const char *path;      /* canonical, if asked for, or the mount point; not terminated */
 	size_t path_len;
-	const char *rest; /* at a mount point: what is left to be walked; not terminated */
+	const char *rest; /* if it was not found: what is left to be walked; not terminated */
 	size_t rest_len;
 	unsigned int nr_links; /* followed */
 };
@@ -53,8 +66,8 @@ int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
 		 struct storage_found *found, void **buf) __must_check;
 int storage_getattr(const struct file_id *file, struct file_attr *attr) __must_check;
 /* The target's length (not terminated, cut at @size), or negative errno. */
-ssize_t storage_readlink(const struct fs_cred *cred, const char *path, char *buf, size_t size)
-	__must_check;
+ssize_t storage_readlink(const struct storage_place *where, const char *path, char *buf,
+			 size_t size) __must_check;
 
 struct storage_dirent {
 	uint64_t ino;

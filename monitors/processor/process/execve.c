@@ -362,7 +362,7 @@ static int load_once(struct exec_image *img, const struct path *at)
 		.envp_len = img->envp.len,
 	};
 
-	const struct exec_program prog = { .attr = &at->attr };
+	const struct exec_program prog = { .attr = &at->attr, .storage = gsm_storage_for("/") };
 
 	if (!at->attr.file.node) /* no storage node has it */
 		return load_object(img, at, &args);

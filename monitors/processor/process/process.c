@@ -403,6 +403,7 @@ void process_run(struct ctl_prog *prog, const struct ctl_run *run)
 	struct program *program = program_create(prog);
 	struct process *p = program ? process_alloc(&root_vnode, program) : NULL;
 	struct task *t = NULL;
+	const char *why;
 	int err = -ENOMEM;
 
 	if (p) {
@@ -415,7 +416,11 @@ void process_run(struct ctl_prog *prog, const struct ctl_run *run)
 		pr_info("%s: cannot be started: error %d\n", run->path, err);
 		if (t)
 			task_drop(t);
-		ctl_prog_refuse(prog, err, run->path);
+		why = mounts_why();
+		if (why)
+			ctl_prog_lost(prog, why);
+		else
+			ctl_prog_refuse(prog, err, run->path);
 	}
 	/* A started task has references of its own by now. */
 	if (p)

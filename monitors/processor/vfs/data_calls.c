@@ -198,7 +198,7 @@ long sys_syncfs(const struct syscall_args *args)
 	if (f->flags & O_PATH)
 		ret = -EBADF;
 	else if (f->inode && f->inode->type->sync)
-		ret = f->inode->type->sync();
+		ret = f->inode->type->sync(f->inode->type);
 	file_put(f);
 	return ret;
 }

@@ -53,8 +53,12 @@ struct fs_type {             /* one file system, mounted at one place of each vN
 	 * May be NULL: then nothing is limited. Fills what it knows; type, bsize, namelen are set.
 	 */
 	int (*statfs)(struct inode *inode, struct fs_info *st);
-	/* Until its disks have all changes; killable. NULL: it keeps nothing on a disk. */
-	int (*sync)(void);
+	/* Until its disk has all changes; killable. NULL: it keeps nothing on a disk. */
+	int (*sync)(const struct fs_type *type);
+	/* It is in the cluster's configuration: without its mount point no program starts. */
+	bool required;
+	/* Not where everybody may write to the directory, as to /tmp, and the disk keeps it. */
+	bool makeshift;
 };
 
 /*
@@ -115,17 +119,25 @@ struct path_lookup {
 	const char *rest;           /* names, links, "." and ".." below the directory */
 	bool nofollow;              /* a link in the last component is the result itself */
 	bool must_be_dir;
-	/* Canonical paths of this file system, each with its NUL, at which the look-up ends. */
+	/* Canonical paths in this file system, each with its NUL, at which the look-up ends. */
 	const char *mount_points;
 	size_t mount_points_len;
 };
 
+enum path_turn { /* where a look-up without a file goes on */
+	TURN_MOUNT_POINT,
+	TURN_UP,   /* in the directory that has this file system's mount point */
+	TURN_ROOT, /* at "/" */
+};
+
 struct path_found {
-	struct inode *inode;   /* referenced; NULL: the look-up came to a mount point */
+	struct inode *inode;   /* referenced; NULL: the look-up came out of the file system */
 	struct file_attr attr; /* of the inode */
-	char *text; /* canonical path of the inode or mount point; the caller's to kfree() */
-	char *rest; /* what is left behind a mount point, or NULL; the caller's to kfree() */
-	unsigned int nr_links; /* followed on the way to a mount point */
+	enum path_turn turn;   /* without an inode */
+	/* Canonical path, in this file system, of inode or mount point; the caller's to kfree(). */
+	char *text;
+	char *rest;            /* what is left, or NULL; the caller's to kfree() */
+	unsigned int nr_links; /* followed on the way, if there is no inode */
 };
 
 /* Operations of a kind of file; NULL: fs_type.create_error, or the errno named. */

@@ -3,7 +3,8 @@
  * Mounts: which file system is where.
  *
  * Flow:	fs_register() collects the file systems; the first mounts_get() mounts them, the
- *		root first, then by the length of the mount point's path. Below a file system with
+ *		root first, then by the length of the mount point's path. One that is required
+ *		needs a directory there; a makeshift one is for a root that cannot be written. Below a file system with
  *		show_covered, each name of the covered directory becomes a mount point too, at
  *		which that file is mounted by itself.
  * Locking:	setup_lock guards the types and the making of mounts. A finished struct mounts
@@ -41,8 +42,6 @@ struct mounts {
 	struct mount *buckets[BUCKETS]; /* by parent and name */
 	struct mount **all;             /* in the order of mounting; the root is the first */
 	size_t nr;
-	char points[STORAGE_MOUNT_POINTS_MAX]; /* those in the root's file system */
-	size_t points_len;
 };
 
 struct registration {
@@ -91,7 +90,7 @@ int fs_sync_all(void)
 
 	/* The list does not change once programs run. */
 	for (const struct registration *r = types; r && err != -EINTR; r = r->next) {
-		const int e = r->type->sync ? r->type->sync() : 0;
+		const int e = r->type->sync ? r->type->sync(r->type) : 0;
 
 		err = err && e != -EINTR ? err : e;
 	}
@@ -134,10 +133,13 @@ struct mount *mount_of_root(const struct mounts *m, const struct inode *inode)
 	return NULL;
 }
 
-const char *mount_points(const struct mounts *m, size_t *len)
+struct mount *mount_of(const struct mounts *m, const struct inode *inode)
 {
-	*len = m->points_len;
-	return m->points;
+	for (size_t i = 0; i < m->nr && m->all[i]->type; i++) {
+		if (m->all[i]->type == inode->type)
+			return m->all[i];
+	}
+	return NULL;
 }
 
 const struct mount *mount_nth(const struct mounts *m, size_t i)
@@ -157,6 +159,7 @@ static void mount_free(struct mount *mt)
 {
 	inode_put(mt->root);
 	inode_put(mt->parent);
+	kfree(mt->points);
 	kfree(mt->at);
 	kfree(mt);
 }
@@ -182,15 +185,21 @@ static int add(struct mounts *m, struct mount *mt)
 	return 0;
 }
 
-/* @at is in the file system of the root, whose look-ups end there. */
-static int add_point(struct mounts *m, const char *at)
+/* @at is in the file system of @mt, whose look-ups end there. */
+static int add_point(struct mount *mt, const char *at)
 {
-	const size_t len = strlen(at) + 1;
+	const char *in_it = mt->at[1] ? at + strlen(mt->at) : at;
+	const size_t len = strlen(in_it) + 1;
+	char *points;
 
-	if (len > sizeof(m->points) - m->points_len)
+	if (len > STORAGE_MOUNT_POINTS_MAX - mt->points_len)
 		return -ENOSPC;
-	memcpy(m->points + m->points_len, at, len);
-	m->points_len += len;
+	points = krealloc(mt->points, mt->points_len + len);
+	if (!points)
+		return -ENOMEM;
+	mt->points = points;
+	memcpy(mt->points + mt->points_len, in_it, len);
+	mt->points_len += len;
 	return 0;
 }
 
@@ -229,11 +238,110 @@ static int find_parent(const struct mounts *m, const char *at, struct inode **ou
 	return 0;
 }
 
+/* May the same request work later?  The storage node did not answer, or memory was short. */
+static bool is_transient(int err)
+{
+	return err == -ENOMEM || err == -ETIMEDOUT || err == -EHOSTDOWN || err == -ECANCELED;
+}
+
+/* What keeps all programs from starting; setup_lock for writing. */
+static char why_text[FS_PATH_MAX + 128];
+static bool has_why;
+
+/* A file system of the configuration cannot be where it should be. */
+static int refuse(const struct fs_type *type, const char *reason, int err)
+{
+	snprintf(why_text, sizeof(why_text), "the mount point %s %s", type->at, reason);
+	__atomic_store_n(&has_why, true, __ATOMIC_RELEASE);
+	return err;
+}
+
+const char *mounts_why(void)
+{
+	return __atomic_load_n(&has_why, __ATOMIC_ACQUIRE) ? why_text : NULL;
+}
+
+/* What is at the mount point of @type, not followed, as long as nothing is mounted there. */
+static int find_point(const struct mounts *m, const struct fs_type *type, struct walk_result *res)
+{
+	const struct fs_cred kernel = { 0 };
+	const struct walk_base base = { .cred = &kernel, .mounts = m };
+
+	return path_walk(&base, type->at, WALK_NOFOLLOW, 0, res);
+}
+
+/* A directory of its own name has to be there. */
+static int check_required(const struct mounts *m, const struct fs_type *type)
+{
+	struct walk_result res;
+	int err = find_point(m, type, &res);
+
+	if (err == -ENOENT)
+		return refuse(type, "does not exist", err);
+	if (err == -ENOTDIR)
+		return refuse(type, "is below a file", err);
+	if (err)
+		return err;
+	if (strcmp(res.at.text, type->at))
+		err = refuse(type, "leads through a symbolic link", -ELOOP);
+	else if (!inode_is_dir(res.at.inode))
+		err = refuse(type, "is not a directory", -ENOTDIR);
+	walk_result_put(&res);
+	return err;
+}
+
+/*
+ * Does the disk keep what is in the directory that @type would cover? Everybody has to be allowed
+ * to write there, else programs miss what the makeshift gives them. A link is left alone.
+ */
+static int covers_a_disk(const struct mounts *m, const struct fs_type *type, bool *answer)
+{
+	struct walk_result res;
+	const char *reason = NULL;
+	int err = find_point(m, type, &res);
+
+	*answer = false;
+	if (err == -ENOENT || err == -ENOTDIR) {
+		pr_info("%s: of this processor alone: the root has none\n", type->at);
+		return 0;
+	}
+	if (err)
+		return err;
+	if (inode_writable(res.at.inode))
+		reason = "it cannot be written on the disk";
+	else if (res.at.inode->mode != S_IFLNK &&
+		 (res.at.attr.mode & (S_IFMT | 01777)) != (S_IFDIR | 01777))
+		reason = "on the disk it is no directory of mode 1777";
+	if (reason)
+		pr_info("%s: of this processor alone: %s\n", type->at, reason);
+	*answer = !reason;
+	walk_result_put(&res);
+	return 0;
+}
+
+/* Has another file system the place of @type, or the disk? */
+static int is_left_out(const struct mounts *m, const struct fs_type *type, bool *answer)
+{
+	*answer = false;
+	if (type->required)
+		return 0;
+	for (const struct registration *r = types; r && !*answer; r = r->next)
+		*answer = r->type->required && !strcmp(r->type->at, type->at);
+	return *answer || !type->makeshift ? 0 : covers_a_disk(m, type, answer);
+}
+
 static int mount_type(struct mounts *m, const struct fs_type *type)
 {
-	struct mount *mt = kzalloc(sizeof(*mt));
-	int err;
+	struct mount *mt, *below;
+	bool left_out;
+	int err = is_left_out(m, type, &left_out);
 
+	if (err || left_out)
+		return err;
+	err = type->required ? check_required(m, type) : 0;
+	if (err)
+		return err;
+	mt = kzalloc(sizeof(*mt));
 	if (!mt)
 		return -ENOMEM;
 	mt->type = type;
@@ -243,11 +351,17 @@ static int mount_type(struct mounts *m, const struct fs_type *type)
 		mount_free(mt);
 		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
 	}
-	if (mt->parent && mt->parent->type == m->all[0]->type)
-		err = add_point(m, type->at);
+	below = mt->parent ? mount_of(m, mt->parent) : NULL;
+	if (below && mt->parent->ops->lookup_path)
+		err = add_point(below, type->at);
+	if (err == -ENOSPC)
+		err = refuse(type, "is one too many", err);
 	if (!err)
 		err = type->root(type, &mt->root);
 	if (err) {
+		if (type->required && !is_transient(err) && !has_why)
+			(void)refuse(type, "cannot get its file system: its storage node has none",
+				     err);
 		mount_free(mt);
 		return err;
 	}
@@ -263,12 +377,6 @@ struct covered {
 	size_t nr;     /* names that the directory has listed */
 	size_t nr_bad; /* of which could not be looked up */
 };
-
-/* May the same request work later?  The storage node did not answer, or memory was short. */
-static bool is_transient(int err)
-{
-	return err == -ENOMEM || err == -ETIMEDOUT || err == -EHOSTDOWN || err == -ECANCELED;
-}
 
 static int show_name(struct covered *c, const char *name, size_t len)
 {
@@ -380,8 +488,10 @@ struct mounts *mounts_get(void)
 
 	mutex_lock(&setup_lock);
 	m = mounts ? mounts : mounts_make();
-	if (!IS_ERR(m))
+	if (!IS_ERR(m)) {
 		mounts = m;
+		__atomic_store_n(&has_why, false, __ATOMIC_RELEASE);
+	}
 	mutex_unlock(&setup_lock);
 	if (IS_ERR(m))
 		pr_err("file systems cannot be mounted: error %d\n", (int)PTR_ERR(m));

@@ -12,6 +12,8 @@ struct mount {
 		*parent;  /* referenced: the directory that has the mount point; NULL: the root */
 	char *at;         /* canonical path of the mount point */
 	const char *name; /* last component of it */
+	char *points;     /* mount points in it, as those of struct path_lookup */
+	size_t points_len;
 };
 
 /* The mount on entry @name of @dir; NULL: none. */
@@ -21,7 +23,7 @@ struct mount *mount_in_dir(const struct mounts *m, const struct inode *dir, cons
 struct mount *mount_at(const struct mounts *m, const char *at);
 /* The file system that has @inode as its root directory; NULL: none. */
 struct mount *mount_of_root(const struct mounts *m, const struct inode *inode);
-/* Mount points in the root's file system, for lookup_path(). */
-const char *mount_points(const struct mounts *m, size_t *len);
+/* The mount of the file system that @inode is of. */
+struct mount *mount_of(const struct mounts *m, const struct inode *inode);
 /* The @i-th of all mounts; NULL: there are no more. */
 const struct mount *mount_nth(const struct mounts *m, size_t i);

@@ -90,6 +90,8 @@ int attr_access(const struct fs_cred *cred, const struct file_attr *attr, uint32
  * does. ERR_PTR: the storage node cannot be asked.
  */
 struct mounts *mounts_get(void);
+/* One line: what of the configuration keeps them from being made; NULL: nothing. */
+const char *mounts_why(void);
 /* The directory "/"; not referenced. */
 struct inode *mounts_root(const struct mounts *m);
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file system of the storage nodes, which is the root of every vNode.
+ * The file systems of the storage nodes: one of them is the root of every vNode, others are mounted
+ * where the cluster's configuration says (GSM).
  *
  * Flow:	lookup_path() sends all that is left of a path in one message and makes an inode of
  *		the answer; the other operations ask by the file's handle (inode, generation,
  *		node). Those that change something are in storagefs_change.c.
+ *		All paths here are those within their file system.
  * Invariants:	a table leads from a handle to the inode that is in use, so a file has one inode
  *		here, so mount points and locks are found by the inode's address.
  *		A directory's path is good: a rename of this processor changes the paths of the
@@ -13,7 +15,7 @@
  *		(RANK_SPIN_FS), which guards the buckets and paths. Neither is held across a
  *		message.
  * Failure:	attributes of another type than the inode has are -ESTALE, whichever message brings
- *		them.
+ *		them; those of another node's file are -EPROTO.
  * Limits:	regular files are only read. A path that another processor changes is noticed when
  *		a walk comes to the file again.
  */
@@ -28,6 +30,7 @@
 #include <lib/hash.h>
 #include <lib/list.h>
 #include <lib/string.h>
+#include <managers/placement.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
 #include <processor/client/change.h>
@@ -51,8 +54,10 @@ static struct {
 
 static struct mutex moves_lock = MUTEX_INIT(moves_lock, "storage.moves", RANK_MONITOR);
 
-static struct fs_type storagefs;
-static const struct fs_cred kernel_cred; /* user 0: the walk has checked permissions */
+struct storage_fs *storage_fs_of(const struct storage_inode *si)
+{
+	return container_of(si->inode.type, struct storage_fs, type);
+}
 
 struct storage_inode *storage_inode_of(const struct inode *inode)
 {
@@ -102,19 +107,24 @@ static void take_path_locked(struct storage_inode *si, char **path) __must_hold(
 	*path = old;
 }
 
-int storagefs_inode(const struct file_attr *attr, const char *path, size_t len, struct inode **out)
+int storagefs_inode(struct storage_fs *fs, const struct file_attr *attr, const char *path,
+		    size_t len, struct inode **out)
 {
-	struct storage_inode *si, *fresh = kmem_alloc(kmem_current(), sizeof(*fresh));
-	char *text = kmem_alloc(kmem_current(), len + 1);
+	struct storage_inode *si, *fresh;
+	char *text;
 
 	ASSERT(len && path[0] == '/');
+	if (attr->file.node != fs->place.node)
+		return -EPROTO;
+	fresh = kmem_alloc(kmem_current(), sizeof(*fresh));
+	text = kmem_alloc(kmem_current(), len + 1);
 	if (!fresh || !text) {
 		kmem_free(fresh);
 		kmem_free(text);
 		return -ENOMEM;
 	}
 	memcpy(text, path, len);
-	inode_init(&fresh->inode, &storagefs, &storagefs_ops, attr->mode);
+	inode_init(&fresh->inode, &fs->type, &storagefs_ops, attr->mode);
 	fresh->file = attr->file;
 	spin_lock(&table.lock);
 	si = find_locked(&attr->file);
@@ -155,9 +165,9 @@ static void storagefs_release(struct inode *inode)
 }
 
 /* Of a file that may change, the memory node that caches it knows the size. */
-static int attr_now(struct file_attr *attr)
+static int attr_now(const struct storage_fs *fs, struct file_attr *attr)
 {
-	return storagefs.read_only || (attr->mode & S_IFMT) != S_IFREG ? 0 : live_attr(attr);
+	return fs->type.read_only || (attr->mode & S_IFMT) != S_IFREG ? 0 : live_attr(attr);
 }
 
 static int storagefs_getattr(struct inode *inode, struct file_attr *attr)
@@ -165,7 +175,7 @@ static int storagefs_getattr(struct inode *inode, struct file_attr *attr)
 	const struct storage_inode *si = storage_inode_of(inode);
 	const int err = storage_getattr(&si->file, attr);
 
-	return err ? err : same_type(si, attr) ? attr_now(attr) : -ESTALE;
+	return err ? err : same_type(si, attr) ? attr_now(storage_fs_of(si), attr) : -ESTALE;
 }
 
 /* --- paths --------------------------------------------------------------------------- */
@@ -286,7 +296,8 @@ static const char *below(const char *path, const char *prefix)
 }
 
 /* The inodes in use at @from and below, and at @to if that is not NULL, referenced and chained. */
-static struct storage_inode *collect(const char *from, const char *to, bool dirs)
+static struct storage_inode *collect(const struct storage_fs *fs, const char *from, const char *to,
+				     bool dirs)
 {
 	struct storage_inode *si, *list = NULL;
 
@@ -295,7 +306,7 @@ static struct storage_inode *collect(const char *from, const char *to, bool dirs
 	table.moves += dirs;
 	for (size_t i = 0; i < BUCKETS; i++) {
 		hlist_for_each_entry(si, &table.buckets[i], link) {
-			if (!si->path || si->gone ||
+			if (!si->path || si->gone || storage_fs_of(si) != fs ||
 			    (!below(si->path, from) && !(to && below(si->path, to))) ||
 			    !refcount_inc_not_zero(&si->inode.refs))
 				continue;
@@ -333,12 +344,13 @@ static void set_moved(struct storage_inode *si, const char *from, const char *to
 	kmem_free(old);
 }
 
-void storagefs_moved(const char *from, const char *to, bool exchange, bool dirs)
+void storagefs_moved(const struct storage_fs *fs, const char *from, const char *to, bool exchange,
+		     bool dirs)
 {
 	struct storage_inode *si, *next;
 
 	mutex_lock(&moves_lock);
-	for (si = collect(from, exchange ? to : NULL, dirs); si; si = next) {
+	for (si = collect(fs, from, exchange ? to : NULL, dirs); si; si = next) {
 		next = si->moving;
 		set_moved(si, from, to);
 		inode_put(&si->inode);
@@ -368,9 +380,9 @@ static char *copy(const char *s, size_t len)
 }
 
 /* An error leaves nothing of what was found. */
-static int attr_of_found(struct path_found *found)
+static int attr_of_found(const struct storage_fs *fs, struct path_found *found)
 {
-	const int err = attr_now(&found->attr);
+	const int err = attr_now(fs, &found->attr);
 
 	if (!err)
 		return 0;
@@ -379,12 +391,19 @@ static int attr_of_found(struct path_found *found)
 	return err;
 }
 
+static enum path_turn turn_of(enum storage_end end)
+{
+	return end == STORAGE_UP ? TURN_UP : end == STORAGE_AT_ROOT ? TURN_ROOT : TURN_MOUNT_POINT;
+}
+
 /* Once: -EAGAIN when a rename of a directory may have come between the answer and its entry. */
-static int look_up_once(const char *base, const struct path_lookup *how, struct path_found *found)
+static int look_up_once(struct storage_fs *fs, const char *base, const struct path_lookup *how,
+			struct path_found *found)
 {
 	const size_t base_len = strlen(base), rest_len = strlen(how->rest);
 	const uint64_t before = moves();
 	struct storage_walk walk = {
+		.where = fs->place,
 		.canon_len = base_len,
 		.mount_points = how->mount_points,
 		.mount_points_len = how->mount_points_len,
@@ -414,15 +433,16 @@ static int look_up_once(const char *base, const struct path_lookup *how, struct 
 	found->text = copy(rep.path, rep.path_len);
 	if (!found->text) {
 		err = -ENOMEM;
-	} else if (rep.at_mount_point) {
+	} else if (rep.end != STORAGE_FOUND) {
+		found->turn = turn_of(rep.end);
 		found->nr_links = rep.nr_links;
 		found->rest = copy(rep.rest, rep.rest_len);
 		err = found->rest ? 0 : -ENOMEM;
 	} else {
 		found->attr = rep.attr;
-		err = storagefs_inode(&rep.attr, rep.path, rep.path_len, &found->inode);
+		err = storagefs_inode(fs, &rep.attr, rep.path, rep.path_len, &found->inode);
 		if (!err)
-			err = attr_of_found(found);
+			err = attr_of_found(fs, found);
 	}
 out:
 	kfree(buf);
@@ -432,14 +452,15 @@ out:
 static int storagefs_lookup_path(struct inode *dir, const struct path_lookup *how,
 				 struct path_found *found)
 {
+	struct storage_inode *si = storage_inode_of(dir);
 	char *base;
 	int err;
 
 	do {
-		base = path_of(storage_inode_of(dir));
+		base = path_of(si);
 		if (IS_ERR(base))
 			return (int)PTR_ERR(base);
-		err = look_up_once(base, how, found);
+		err = look_up_once(storage_fs_of(si), base, how, found);
 		kfree(base);
 	} while (err == -EAGAIN);
 	return err;
@@ -447,27 +468,30 @@ static int storagefs_lookup_path(struct inode *dir, const struct path_lookup *ho
 
 static int storagefs_lookup(struct inode *dir, const char *name, size_t len, struct inode **out)
 {
-	char *text = storagefs_path_in(storage_inode_of(dir), name, len);
+	struct storage_inode *si = storage_inode_of(dir);
+	struct storage_fs *fs = storage_fs_of(si);
+	char *text = storagefs_path_in(si, name, len);
 	struct file_attr attr;
 	int err;
 
 	if (IS_ERR(text))
 		return (int)PTR_ERR(text);
-	err = storage_lookup(&kernel_cred, text, STORAGE_NOFOLLOW, 0, &attr, NULL);
+	err = storage_lookup(&fs->place, text, &attr);
 	if (!err)
-		err = storagefs_inode(&attr, text, strlen(text), out);
+		err = storagefs_inode(fs, &attr, text, strlen(text), out);
 	kfree(text);
 	return err;
 }
 
 static ssize_t storagefs_readlink(struct inode *link, char *buf, size_t size)
 {
-	char *path = path_of(storage_inode_of(link));
+	struct storage_inode *si = storage_inode_of(link);
+	char *path = path_of(si);
 	ssize_t ret;
 
 	if (IS_ERR(path))
 		return PTR_ERR(path);
-	ret = storage_readlink(&kernel_cred, path, buf, size);
+	ret = storage_readlink(&storage_fs_of(si)->place, path, buf, size);
 	kfree(path);
 	return ret;
 }
@@ -483,8 +507,11 @@ static int storagefs_text(struct inode *inode, char *buf, size_t size)
 		err = -ENOENT;
 	else if (!si->path)
 		err = -EINVAL;
-	if (!err)
-		strlcpy(buf, si->path + 1, size); /* the mount point "/" is in front of it */
+	/* The mount point is in front of it, which may be "/". */
+	if (!err && !si->path[1])
+		strlcpy(buf, "", size);
+	else if (!err)
+		strlcpy(buf, si->path + !inode->type->at[1], size);
 	spin_unlock(&table.lock);
 	return err;
 }
@@ -498,7 +525,7 @@ static int storagefs_open(struct inode *inode, struct file *f)
 	if (inode->mode != S_IFREG)
 		return -ENXIO; /* a device or pipe that nothing serves */
 	ASSERT(f->inode == inode && !f->object);
-	if (!storagefs.read_only)
+	if (!inode->type->read_only)
 		return live_open(f);
 	object = object_file_get(&f->attr);
 	if (IS_ERR(object))
@@ -556,23 +583,22 @@ static int storagefs_sync_dir(struct inode *dir)
 	return storage_commit(&storage_inode_of(dir)->file, false);
 }
 
-static struct file_id storagefs_rootfile; /* const once a program runs; node 0: not known yet */
-
 /* Bytes of mappings, then those that the caching nodes have, then the journal and the disk. */
-static int storagefs_sync(void)
+static int storagefs_sync(const struct fs_type *type)
 {
+	const struct storage_fs *fs = container_of(type, struct storage_fs, type);
 	int err, e;
 
-	if (storagefs.read_only || !storagefs_rootfile.node)
+	if (type->read_only || !fs->root.node)
 		return 0;
 	err = live_flush_all();
 	if (err == -EINTR)
 		return err;
-	e = file_nodes_flush(&storagefs_rootfile);
+	e = file_nodes_flush(&fs->root);
 	if (e == -EINTR)
 		return e;
 	err = err ? err : e;
-	e = storage_commit(&storagefs_rootfile, true);
+	e = storage_commit(&fs->root, true);
 	return err && e != -EINTR ? err : e;
 }
 
@@ -596,45 +622,78 @@ const struct inode_ops storagefs_ops = {
 	.text = storagefs_text,
 };
 
-/* --- the file system ----------------------------------------------------------------- */
+/* --- the file systems ------------------------------------------------------------------ */
 
+/* The node that has it, by GSM; then its root and what it may be used for. */
 static int storagefs_root(const struct fs_type *type, struct inode **out)
 {
+	struct storage_fs *fs = container_of(type, struct storage_fs, type);
 	struct file_attr attr;
 	struct fs_info st;
-	int err = storage_lookup(&kernel_cred, "/", 0, 0, &attr, NULL);
+	int err = storage_lookup(&fs->place, "/", &attr);
 
 	if (err)
 		return err;
 	if ((attr.mode & S_IFMT) != S_IFDIR)
 		return -ENOTDIR;
-	storagefs.dev = attr.fsid & 0xffff;
+	if (fs->place.node && attr.file.node != fs->place.node)
+		return -EPROTO;
 	err = storage_statfs(&attr.file, &st);
 	if (err)
 		return err;
-	storagefs.read_only = st.flags & ST_RDONLY;
-	storagefs_rootfile = attr.file;
-	err = storagefs.read_only ? 0 : file_bufs_init();
-	if (!err && !storagefs.read_only)
+	fs->type.dev = (uint32_t)attr.fsid;
+	fs->type.read_only = st.flags & ST_RDONLY;
+	err = fs->type.read_only ? 0 : file_bufs_init();
+	if (!err && !fs->type.read_only)
 		err = live_maps_init();
 	if (err)
 		return err;
-	return storagefs_inode(&attr, "/", 1, out);
+	fs->place.node = attr.file.node;
+	fs->root = attr.file;
+	return storagefs_inode(fs, &attr, "/", 1, out);
 }
 
-static struct fs_type storagefs = {
-	.name = "ext4",
-	.source = "/dev/root",
-	.at = "/",
-	.options = "relatime",
-	.read_only = true, /* unless the storage node says otherwise */
-	.root = storagefs_root,
-	.statfs = storagefs_statfs,
-	.sync = storagefs_sync,
-};
+/* The name of its device for /proc/mounts: "storage:" and @at. */
+static char *source_of(const char *at)
+{
+	static const char head[] = "storage:";
+	char *text = kmalloc(sizeof(head) + strlen(at));
+
+	if (text) {
+		strlcpy(text, head, sizeof(head));
+		strlcpy(text + strlen(head), at, strlen(at) + 1);
+	}
+	return text;
+}
+
+/* The node of the root is known when it has come. */
+static int storagefs_add(const char *at)
+{
+	const bool is_root = !strcmp(at, "/");
+	struct storage_fs *fs = kzalloc(sizeof(*fs));
+
+	if (!fs)
+		return -ENOMEM;
+	fs->place = (struct storage_place){ at, is_root ? 0 : gsm_storage_for(at) };
+	fs->type.name = "ext4";
+	fs->type.source = is_root ? "/dev/root" : source_of(at);
+	fs->type.required = !is_root;
+	fs->type.at = at;
+	fs->type.options = "relatime";
+	fs->type.read_only = true; /* unless the storage node says otherwise */
+	fs->type.root = storagefs_root;
+	fs->type.statfs = storagefs_statfs;
+	fs->type.sync = storagefs_sync;
+	return fs->type.source ? fs_register(&fs->type) : -ENOMEM;
+}
 
 static int storagefs_init(void)
 {
-	return fs_register(&storagefs);
+	int err = storagefs_add("/");
+	const char *at;
+
+	for (size_t i = 0; !err && (at = gsm_mount_at(i)); i++)
+		err = storagefs_add(at);
+	return err;
 }
 INITCALL(fs, storagefs_init);

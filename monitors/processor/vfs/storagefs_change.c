@@ -66,7 +66,7 @@ int storagefs_create(struct inode *dir, const struct new_inode *how, struct inod
 	path = storagefs_path_in(si, how->name, how->len);
 	if (IS_ERR(path))
 		return PTR_ERR(path);
-	err = storagefs_inode(&attr, path, strlen(path), out);
+	err = storagefs_inode(storage_fs_of(si), &attr, path, strlen(path), out);
 	kfree(path);
 	return err;
 }
@@ -85,7 +85,7 @@ int storagefs_tmpfile(struct inode *dir, const struct new_inode *how, struct ino
 	process_cred(&cred);
 	err = storage_tmpfile(&cred, &si->file, &what, &attr);
 	if (!err)
-		err = storagefs_inode(&attr, path, strlen(path), out);
+		err = storagefs_inode(storage_fs_of(si), &attr, path, strlen(path), out);
 	if (!err)
 		storagefs_gone(storage_inode_of(*out), true);
 	kfree(path);
@@ -156,7 +156,7 @@ int storagefs_rename(const struct rename_args *args)
 	if (!err) {
 		if (target && removed.file.node && !removed.nlink)
 			storagefs_gone(target, true);
-		storagefs_moved(from, to, args->exchange,
+		storagefs_moved(storage_fs_of(from_dir), from, to, args->exchange,
 				inode_is_dir(args->source) ||
 					(target && inode_is_dir(args->target)));
 	}

@@ -4,10 +4,17 @@
 
 #include <lib/list.h>
 #include <processor/client/file_attr.h>
+#include <processor/client/storage.h>
 
 #include "inode.h"
 
 struct workqueue;
+
+struct storage_fs { /* of one storage node */
+	struct fs_type type;
+	struct storage_place place; /* const once its root is known */
+	struct file_id root;        /* the same; node 0: not known yet */
+};
 
 struct storage_inode {
 	struct inode inode;
@@ -24,17 +31,18 @@ extern const struct inode_ops storagefs_ops;
 extern struct workqueue *storagefs_ends; /* const after start: tells nodes of ends of use */
 
 struct storage_inode *storage_inode_of(const struct inode *inode);
+struct storage_fs *storage_fs_of(const struct storage_inode *si);
 /*
  * The path of @len bytes of @name in @dir; the caller's to kfree(). ERR_PTR: -ENOENT, @dir has been
  * removed; -ENOMEM.
  */
 char *storagefs_path_in(struct storage_inode *dir, const char *name, size_t len);
 /*
- * The inode of the file that @attr is of, referenced. @len bytes of @path are its canonical path.
- * -ENOMEM; -ESTALE: the inode in use is of another type.
+ * The inode of the file of @fs that @attr is of, referenced. @len bytes of @path are its canonical path.
+ * -ENOMEM; -ESTALE: the inode in use is of another type; @attr is of another node.
  */
-int storagefs_inode(const struct file_attr *attr, const char *path, size_t len, struct inode **out)
-	__must_check;
+int storagefs_inode(struct storage_fs *fs, const struct file_attr *attr, const char *path,
+		    size_t len, struct inode **out) __must_check;
 /* @si has no name any more, or has one again. */
 void storagefs_gone(struct storage_inode *si, bool gone);
 /* The removal of a name of @si begins, and is over. */
@@ -46,10 +54,11 @@ void storagefs_leave_end(struct storage_inode *si);
  */
 size_t storagefs_nameless(uint32_t node, struct file_id *files, size_t max);
 /*
- * The file at path @from is at @to now, and the files below it; with @exchange also the other way
- * round. @dirs: one of the two is a directory.
+ * The file of @fs at path @from is at @to now, and the files below it; with @exchange also the
+ * other way round. @dirs: one of the two is a directory.
  */
-void storagefs_moved(const char *from, const char *to, bool exchange, bool dirs);
+void storagefs_moved(const struct storage_fs *fs, const char *from, const char *to, bool exchange,
+		     bool dirs);
 
 /* storagefs_change.c: operations. */
 int storagefs_create(struct inode *dir, const struct new_inode *how, struct inode **out);

@@ -267,6 +267,27 @@ static void skip_to_mount(struct walk *w)
 	}
 }
 
+/* @text, a path in the file system of @type, becomes the canonical one: its own or a new one. */
+static int make_whole(const struct fs_type *type, char **text)
+{
+	const size_t at_len = strlen(type->at), len = strlen(*text);
+	char *whole;
+
+	if (at_len == 1)
+		return 0; /* "/" */
+	if (at_len + len >= FS_PATH_MAX)
+		return -ENAMETOOLONG;
+	whole = kmalloc(at_len + len + 1);
+	if (!whole)
+		return -ENOMEM;
+	memcpy(whole, type->at, at_len);
+	memcpy(whole + at_len, *text, len == 1 ? 0 : len); /* its root is its mount point */
+	whole[len == 1 ? at_len : at_len + len] = '\0';
+	kfree(*text);
+	*text = whole;
+	return 0;
+}
+
 /* Was @at among the mount points at which the file system was told to end? */
 static bool was_offered(const struct path_lookup *how, const char *at)
 {
@@ -279,18 +300,48 @@ static bool was_offered(const struct path_lookup *how, const char *at)
 	return false;
 }
 
-/*
- * The file system came to a mount point, and hands back what is left. -EPROTO: it was not told of
- * that mount point.
- */
-static int cross(struct walk *w, const struct path_lookup *how, struct path_found *found)
+/* Go to where the look-up has come out of the file system of @here. */
+static int turn(struct walk *w, const struct mount *here, const struct path_lookup *how,
+		struct path_found *found)
 {
-	const struct mount *mt =
-		was_offered(how, found->text) ? mount_at(w->base->mounts, found->text) : NULL;
+	const struct mount *mt;
+	int err;
 
-	if (!mt)
+	switch (found->turn) {
+	case TURN_UP:
+		if (!here->parent)
+			return -EPROTO;
+		inode_get(here->parent);
+		go_to(w, here->parent);
+		strlcpy(w->canon, here->at, FS_PATH_MAX);
+		canon_pop(w);
+		return 0;
+	case TURN_ROOT:
+		if (!here->parent || !found->nr_links)
+			return -EPROTO;
+		go_to_root(w);
+		return 0;
+	case TURN_MOUNT_POINT:
+		break;
+	}
+	if (!was_offered(how, found->text))
 		return -EPROTO;
-	/* Without a link the names up to the mount point are gone, so a rest as long is false. */
+	err = make_whole(here->type, &found->text);
+	mt = err ? NULL : mount_at(w->base->mounts, found->text);
+	if (!mt)
+		return err ? err : -EPROTO;
+	enter_mount(w, mt);
+	return 0;
+}
+
+/*
+ * The file system hands back what is left, of which it knows nothing. -EPROTO: it should have gone
+ * on.
+ */
+static int cross(struct walk *w, const struct mount *here, const struct path_lookup *how,
+		 struct path_found *found)
+{
+	/* Without a link a name or more is gone, so a rest as long is false. */
 	if (!found->nr_links && strlen(found->rest) >= strlen(w->rest))
 		return -EPROTO;
 	w->nr_links += found->nr_links;
@@ -300,8 +351,7 @@ static int cross(struct walk *w, const struct path_lookup *how, struct path_foun
 	w->owned = found->rest;
 	w->rest = found->rest;
 	found->rest = NULL;
-	enter_mount(w, mt);
-	return 0;
+	return turn(w, here, how, found);
 }
 
 static void found_put(struct path_found *found)
@@ -315,8 +365,10 @@ static void found_put(struct path_found *found)
 static int finish_found(struct walk *w, struct path_found *found)
 {
 	struct path *at = &w->res->at;
-	const int err = finish(w, found->inode, &found->attr);
+	int err = finish(w, found->inode, &found->attr);
 
+	if (!err)
+		err = make_whole(found->inode->type, &found->text);
 	if (err)
 		return err;
 	*at = (struct path){ .inode = found->inode, .text = found->text, .attr = found->attr };
@@ -360,6 +412,8 @@ static int find_missing(struct walk *w, struct path_lookup *how)
 		err = -ENOTDIR; /* must_be_dir is a request, and the storage node's to ignore */
 	if (!err)
 		err = inode_permission(found.inode, w->base->cred, &found.attr, FS_MAY_EXEC);
+	if (!err)
+		err = make_whole(found.inode->type, &found.text);
 	if (!err) {
 		res->parent = (struct path){ found.inode, found.text, found.attr };
 		found = (struct path_found){ 0 };
@@ -370,7 +424,7 @@ out:
 	return err;
 }
 
-/* All that is left, as far as the next mount point. @done: nothing is left. */
+/* All that is left, as far as this file system goes. @done: nothing is left. */
 static int walk_rest(struct walk *w, bool *done)
 {
 	struct path_lookup how = {
@@ -379,10 +433,13 @@ static int walk_rest(struct walk *w, bool *done)
 		.nofollow = w->flags & WALK_NOFOLLOW,
 		.must_be_dir = w->flags & WALK_DIRECTORY,
 	};
+	const struct mount *here = mount_of(w->base->mounts, w->cur);
 	struct path_found found = { 0 };
 	int err;
 
-	how.mount_points = mount_points(w->base->mounts, &how.mount_points_len);
+	ASSERT(here);
+	how.mount_points = here->points;
+	how.mount_points_len = here->points_len;
 	w->must_be_dir = false; /* the file system sees the slashes of the rest */
 	err = w->cur->ops->lookup_path(w->cur, &how, &found);
 	ASSERT(err || (found.text && !found.inode != !found.rest));
@@ -390,7 +447,7 @@ static int walk_rest(struct walk *w, bool *done)
 	if (err == -ENOENT && (w->flags & WALK_CREATE))
 		return find_missing(w, &how);
 	if (!err)
-		err = found.inode ? finish_found(w, &found) : cross(w, &how, &found);
+		err = found.inode ? finish_found(w, &found) : cross(w, here, &how, &found);
 	found_put(&found);
 	return err;
 }

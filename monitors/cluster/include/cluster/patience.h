@@ -32,5 +32,7 @@ int patient_call(uint32_t node, struct rpc_call *(*make)(void *arg), void *arg, 
  */
 int patience_wait(uint32_t node, int err, bool killable) __must_check;
 
-/* Wait until there is a storage node at all: 0, -EHOSTDOWN, -EINTR. */
-int patience_wait_any(bool killable) __must_check;
+/*
+ * Wait for a storage node until @is_there(@node), which may not sleep: 0, -EHOSTDOWN, -EINTR.
+ */
+int patience_wait_until(bool (*is_there)(uint32_t node), uint32_t node, bool killable) __must_check;

@@ -163,12 +163,11 @@ struct pm_exec_req_wire {
 	le32_t vnode;
 	le32_t want_credits; /* frames */
 	/*
-	 * A program in a shared object, instead of in a file: the object's space, where PT_INTERP
-	 * is looked up (0: nowhere), and how much of its beginning comes along. Headers beyond
-	 * that are not seen: -ENOEXEC.
+	 * A program in a shared object, instead of in a file: the object's space, and how much of
+	 * its beginning comes along. Headers beyond that are not seen: -ENOEXEC.
 	 */
 	le64_t object;
-	le32_t storage;
+	le32_t storage;  /* where PT_INTERP is looked up; 0: where the file is, or nowhere */
 	le32_t head_len; /* 1 to PM_EXEC_HEAD_MAX; 0 for a file */
 };
 static_assert(sizeof(struct pm_exec_req_wire) == 96, "PM_EXEC is ABI");
@@ -703,7 +702,7 @@ struct pm_exec_req {
 	struct proto_cred cred;
 	uint32_t vnode;
 	uint32_t want_credits;
-	uint64_t object; /* 0: the program is a file, and so are the next three */
+	uint64_t object; /* 0: the program is a file, and head_len is 0, too */
 	uint32_t storage;
 	uint32_t head_len;
 	const uint8_t *head; /* decoded: points into the message */

@@ -50,7 +50,16 @@ enum ps_lookup_flags {
 	PS_LOOKUP_DIRECTORY = 1 << 1, /* -ENOTDIR unless it is one */
 	PS_LOOKUP_REALPATH = 1
 		<< 2, /* the reply carries the canonical path (for chdir, exec, getcwd) */
-	PS_LOOKUP_ALL = 7,
+	PS_LOOKUP_BELOW = 1
+		<< 3, /* the file system is mounted below "/": a walk that leaves it ends there */
+	PS_LOOKUP_ALL = 15,
+};
+
+enum ps_walk_end { /* in the reply of PS_LOOKUP */
+	PS_END_FOUND = 0,
+	PS_END_MOUNT_POINT = 1, /* at one of those of the request */
+	PS_END_UP = 2,          /* PS_LOOKUP_BELOW: ".." out of the file system's root */
+	PS_END_ROOT = 3,        /* PS_LOOKUP_BELOW: an absolute link, the first part of the rest */
 };
 
 /*
@@ -79,11 +88,11 @@ static_assert(sizeof(struct ps_path_req_wire) == 36, "ps_path_req is ABI");
  * walked.
  */
 struct ps_lookup_rep_wire {
-	struct proto_attr_wire attr; /* all 0 at a mount point */
-	le16_t path_len;             /* the canonical path if asked for, or the mount point */
-	le16_t rest_len;             /* at a mount point only, and 0 if nothing is left */
+	struct proto_attr_wire attr; /* all 0 if it was not found here */
+	le16_t path_len;             /* the canonical path if asked for, the mount point, or "/" */
+	le16_t rest_len;             /* not if it was found, and 0 if nothing is left */
 	le16_t nr_links;             /* links followed */
-	le16_t at_mount_point;       /* 0 or 1 */
+	le16_t end;                  /* enum ps_walk_end */
 };
 static_assert(sizeof(struct ps_lookup_rep_wire) == 144, "PS_LOOKUP reply is ABI");
 /*
@@ -361,10 +370,10 @@ int ps_path_req_decode(const void *buf, size_t len, struct ps_path_req *out) __m
 
 struct ps_lookup_rep {
 	struct proto_attr attr;
-	uint16_t path_len; /* 0 unless PS_LOOKUP_REALPATH or at_mount_point */
+	uint16_t path_len; /* 0 if it was found, unless PS_LOOKUP_REALPATH */
 	uint16_t rest_len;
 	uint16_t nr_links;
-	bool at_mount_point;
+	uint16_t end;     /* enum ps_walk_end */
 	const char *path; /* not terminated; decoded: points into the message */
 	const char *rest; /* the same */
 };
