@@ -2,8 +2,8 @@
 /*
  * tmpfs: the ones that are there from the start, and memfd_create.
  *
- * /tmp, /run and /var/tmp cover what the root has there, because it cannot be written, but show it
- * (show_covered). Each has the limits tmpfs.size and tmpfs.inodes for itself, as each mount of
+ * /tmp and /var/tmp are for a root that cannot be written, or has no such directory for everybody;
+ * /run is there in any case. They cover what the root has there, but show it (show_covered). Each has the limits tmpfs.size and tmpfs.inodes for itself, as each mount of
  * Linux's tmpfs has.
  */
 #define PR_FMT "tmpfs: "
@@ -35,25 +35,26 @@ BOOT_PARAM("tmpfs.inodes", u32, param_inodes, "files of one tmpfs, 0: by the pro
 
 static int statfs(struct inode *inode, struct fs_info *st);
 
-#define TMPFS(where, show)                           \
+#define TMPFS(where, show, instead)                  \
 	{                                            \
 		.type = { .name = "tmpfs",           \
 			  .at = (where),             \
 			  .options = "nosuid,nodev", \
 			  .magic = TMPFS_MAGIC,      \
 			  .show_covered = (show),    \
+			  .makeshift = (instead),    \
 			  .statfs = statfs }         \
 	}
 
 static struct tmpfs mounted[] = {
-	TMPFS("/tmp", true),
-	TMPFS("/run", true),
-	TMPFS("/var/tmp", true),
-	TMPFS("/dev/shm", false),
+	TMPFS("/tmp", true, true),
+	TMPFS("/run", true, false),
+	TMPFS("/var/tmp", true, true),
+	TMPFS("/dev/shm", false, false),
 };
 
 /* Files without a name are nowhere in the tree. */
-static struct tmpfs memfd_fs = TMPFS("/memfd:", false);
+static struct tmpfs memfd_fs = TMPFS("/memfd:", false, false);
 
 static int statfs(struct inode *inode, struct fs_info *st)
 {
