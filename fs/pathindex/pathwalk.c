@@ -96,7 +96,7 @@ static int hand_back(struct walk *w, size_t canon_len, enum path_end end)
 	return WALK_HANDED_BACK;
 }
 
-/* What is left is not in this file system. */
+/* The rest of the path is not in this file system. */
 static int leave(struct walk *w, enum path_end end)
 {
 	w->res->canon[0] = '/';

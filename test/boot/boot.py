@@ -241,7 +241,7 @@ class Running:
         self.options.build_dir = str(BUILD)
         side = host.Host(self.options)
         plan = side.plan()
-        self._held = side.held
+        self._held = [side.held, *(held for held, _ in side.mounted)]
         self.disk = disk
         self.log_dir = pathlib.Path(plan.log_dir)
         shutil.rmtree(self.log_dir, ignore_errors=True)
@@ -267,8 +267,8 @@ class Running:
 
     def close(self, force: bool = False) -> None:
         self.cluster.close(force=force)
-        if self._held:
-            self._held.close()
+        for held in filter(None, self._held):
+            held.close()
 
     @property
     def alive(self) -> bool:
@@ -277,10 +277,10 @@ class Running:
     # Programs.
 
     def start(self, argv: list[str], *, env: list[str] = (), cwd: str = "/data",
-              uid: int = 0) -> tuple[Program, Capture]:  # fmt: skip
+              uid: int = 0, node: str = "p0") -> tuple[Program, Capture]:  # fmt: skip
         capture = Capture()
         request = frames.Run(argv[0], list(argv), run.environment(list(env)), cwd, uid, uid)
-        program = self.cluster.start_program(request, capture.sink)
+        program = self.cluster.start_program(request, capture.sink, node)
         capture.attach(program)
         return program, capture
 

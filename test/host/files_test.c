@@ -656,7 +656,7 @@ static void walks_cross_file_systems(struct ktest *t)
 	EXPECT_STREQ(t, where("/data/out", WALK_NOFOLLOW), "/data/out");
 	EXPECT_EQ(t, walk("/data/round", 0, &res), -ELOOP);
 	EXPECT_EQ(t, walk("/data/out/f/..", 0, &res), -ENOENT);
-	/* What is to be made is made where the way leads. */
+	/* A new file is made where the way leads. */
 	ASSERT_EQ(t, walk("/data/new", WALK_CREATE, &res), 0);
 	EXPECT_STREQ(t, text_of(res.parent.inode), "/d");
 	walk_result_put(&res);

@@ -268,3 +268,61 @@ def test_a_table_of_partitions_is_for_the_node(image, tmp_path):
     with disk.Held(str(disk_image), writable=False) as held:
         with pytest.raises(LaunchError, match="is not an image of an ext4"):
             held.require_ext4(partitions=True)
+
+
+def argv(logs: pathlib.Path, node: str) -> list[str]:
+    return (logs / f"{node}.argv").read_text().split("\n")
+
+
+def boot_words(logs: pathlib.Path, node: str) -> list[str]:
+    words = argv(logs, node)
+    return words[words.index("-append") + 1].split()
+
+
+def test_each_mount_has_a_storage_node(launcher, image, tmp_path):
+    other, third = make_ext4(tmp_path / "other.img"), make_ext4(tmp_path / "third.img")
+    third.chmod(0o444)
+    logs = tmp_path / "logs"
+    done = launcher.run("--disk", image, "--mount", f"/data/={other}", "--mount",
+                        f"/srv/x={third}:ro", "--memories", "2", "--log-dir", logs,
+                        "/bin/echo", "hello")  # fmt: skip
+    assert done.returncode == 0 and done.stdout == b"hello\n"
+    assert done.stderr.decode() == (f"tessera: {image} is changed in place\n"
+                                    f"tessera: {other} is changed in place\n")  # fmt: skip
+    drives = {f"s{i}": next(w for w in argv(logs, f"s{i}") if w.startswith("if=none,id=disk0"))
+              for i in range(3)}  # fmt: skip
+    assert drives == {
+        "s0": f"if=none,id=disk0,format=raw,cache=writeback,readonly=off,file={image}",
+        "s1": f"if=none,id=disk0,format=raw,cache=writeback,readonly=off,file={other}",
+        "s2": f"if=none,id=disk0,format=raw,cache=writeback,readonly=on,file={third}",
+    }
+    assert "mounts=/data:5,/srv/x:6" in boot_words(logs, "p0")
+    assert "node=5" in boot_words(logs, "s1") and "storage.writable=1" in boot_words(logs, "s1")
+    assert "cluster=p1,m2,s3" in boot_words(logs, "s0")
+    assert "storage.writable=1" not in boot_words(logs, "s2")
+    assert not any(w.startswith(("cluster=", "mounts=")) for w in boot_words(logs, "s1"))
+
+
+def test_one_image_is_one_disk(launcher, image, tmp_path):
+    other, link = make_ext4(tmp_path / "other.img"), tmp_path / "link.img"
+    link.symlink_to(image)
+    said = refused(launcher, "--disk", image, "--mount", f"/data={link}")
+    assert said == f"{link} is one disk: for --disk or --mount /data"
+    said = refused(launcher, "--mount", f"/a={other}:ro", "--mount", f"/b={other}:ro")
+    assert said == f"{other} is one disk: for --mount /a or --mount /b"
+
+
+def test_an_image_to_be_mounted_is_looked_at(launcher, image, tmp_path):
+    other = make_ext4(tmp_path / "other.img")
+    with disk.Held(str(other), writable=False):
+        said = refused(launcher, "--disk", image, "--mount", f"/data={other}")
+    assert said == f"{other} is in use: by another cluster, QEMU or command"
+    other.write_bytes(bytes(4096))
+    said = refused(launcher, "--mount", f"/data={other}")
+    assert said == f"{other} is not an image of an ext4 file system"
+
+
+def test_the_first_node_of_an_image_excludes_the_mount_of_another_command(launcher, image):
+    with disk.Held(str(image), writable=True):
+        said = refused(launcher, "--mount", f"/data={image}:ro")
+    assert said == f"{image} is in use: by another cluster, QEMU or command"

@@ -197,6 +197,28 @@ def test_failures_are_one_line_that_names_the_logs(launcher, fault, text):
     assert os.path.exists(f"{log_dir}/p0.host.log")
 
 
+@pytest.mark.parametrize("node", ["s0", "s1"])
+def test_the_end_of_a_storage_node_ends_a_run_at_once(launcher, tmp_path, node):
+    disk = tmp_path / "disk.img"
+    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", str(disk), "2M"], check=True)
+    child = started(launcher, "--writable", "--mount", f"/data={disk}", *sh("echo up; sleep 100"))
+    assert child.stdout.readline() == b"up\n"
+    machine = [pid for pid in fakes_of(launcher.build)
+               if f"tessera-{node}" in words_of(pid)]  # fmt: skip
+    start = time.monotonic()
+    os.kill(machine[0], signal.SIGKILL)
+    out, err = child.communicate(timeout=30)
+    lines = [line for line in err.decode().splitlines() if "changed in place" not in line]
+    assert child.returncode == 125 and out == b"" and time.monotonic() - start < 10
+    assert len(lines) == 1 and lines[0].startswith(f"tessera: node {node} was killed by signal 9")
+    assert "logs: " in lines[0]
+
+
+def words_of(pid: int) -> list[str]:
+    with open(f"/proc/{pid}/cmdline") as f:
+        return f.read().split("\0")
+
+
 def test_a_node_that_never_comes_up_is_named(launcher):
     line = failing(launcher, "--boot-timeout", "8", "--append", "p0:fake=unready", "/bin/true")
     assert "not ready after 8 s (p0: waiting for nobody)" in line

@@ -3,8 +3,8 @@
  * tmpfs: the ones that are there from the start, and memfd_create.
  *
  * /tmp and /var/tmp are for a root that cannot be written, or has no such directory for everybody;
- * /run is there in any case. They cover what the root has there, but show it (show_covered). Each has the limits tmpfs.size and tmpfs.inodes for itself, as each mount of
- * Linux's tmpfs has.
+ * /run is there in any case. They cover what the root has there, but show it (show_covered). Each
+ * has the limits tmpfs.size and tmpfs.inodes for itself, as each mount of Linux's tmpfs has.
  */
 #define PR_FMT "tmpfs: "
 

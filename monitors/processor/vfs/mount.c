@@ -4,9 +4,9 @@
  *
  * Flow:	fs_register() collects the file systems; the first mounts_get() mounts them, the
  *		root first, then by the length of the mount point's path. One that is required
- *		needs a directory there; a makeshift one is for a root that cannot be written. Below a file system with
- *		show_covered, each name of the covered directory becomes a mount point too, at
- *		which that file is mounted by itself.
+ *		needs a directory there; a makeshift one is for a root that cannot be written.
+ *		Below a file system with show_covered, each name of the covered directory becomes a
+ *		mount point too, at which that file is mounted by itself.
  * Locking:	setup_lock guards the types and the making of mounts. A finished struct mounts
  *		never changes.
  * Failure:	a name of a covered directory that cannot be looked up is left out with a warning,
@@ -244,7 +244,7 @@ static bool is_transient(int err)
 	return err == -ENOMEM || err == -ETIMEDOUT || err == -EHOSTDOWN || err == -ECANCELED;
 }
 
-/* What keeps all programs from starting; setup_lock for writing. */
+/* Why no program can start; setup_lock for writing. */
 static char why_text[FS_PATH_MAX + 128];
 static bool has_why;
 
@@ -261,7 +261,7 @@ const char *mounts_why(void)
 	return __atomic_load_n(&has_why, __ATOMIC_ACQUIRE) ? why_text : NULL;
 }
 
-/* What is at the mount point of @type, not followed, as long as nothing is mounted there. */
+/* The file at the mount point of @type, not followed, while nothing is mounted there. */
 static int find_point(const struct mounts *m, const struct fs_type *type, struct walk_result *res)
 {
 	const struct fs_cred kernel = { 0 };

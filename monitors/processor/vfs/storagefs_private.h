@@ -38,8 +38,8 @@ struct storage_fs *storage_fs_of(const struct storage_inode *si);
  */
 char *storagefs_path_in(struct storage_inode *dir, const char *name, size_t len);
 /*
- * The inode of the file of @fs that @attr is of, referenced. @len bytes of @path are its canonical path.
- * -ENOMEM; -ESTALE: the inode in use is of another type; @attr is of another node.
+ * The inode of the file of @fs that @attr is of, referenced. @len bytes of @path are its canonical
+ * path. -ENOMEM; -ESTALE: the inode in use is of another type; -EPROTO: @attr is another node's.
  */
 int storagefs_inode(struct storage_fs *fs, const struct file_attr *attr, const char *path,
 		    size_t len, struct inode **out) __must_check;

@@ -33,7 +33,7 @@ _LARGEST_TABLE = 32 << 20  # QEMU's own limit for the first table of a qcow2 ima
 
 @dataclass(frozen=True)
 class Disk:
-    """What the first storage node's drive is made of."""
+    """What a storage node's drive is made of."""
 
     path: str
     format: str = RAW

@@ -42,6 +42,7 @@ class Host:
         self.hca = o.hca or os.path.join(self.build_dir, "tools", "hca", "tessera-hca")
         self.held: Held | None = None  # the image of --disk, until we end
         self.disk = Disk("")
+        self.mounted: list[tuple[Held, Disk]] = []  # of --mount, until we end
         self._names: tuple[str, str] | None = None  # of the image
         self.base: cache.Entry | None = None  # of a tree's image, until we end
         self._shared: list[giveback.Shared] = []
@@ -100,6 +101,7 @@ class Host:
             self.hca = _program_at(self.o.hca, "--hca")
         run_dir = "/dev/shm/tessera-RUN" if self.o.dry_run else run_dir_name(self._run_base())
         self.disk = self._choose_disk(run_dir, tables["storage"])
+        self._choose_mounts(tables)
         accelerator = self.accelerator()
         choice = fabric.choose(
             self.o.fabric, packages.find(self.qemu) or self.qemu, self.hca, accelerator,
@@ -108,6 +110,7 @@ class Host:
         return plan.make_plan(
             self.o, qemu=self.qemu, hca=self.hca, accel=accelerator, build_dir=self.build_dir,
             log_dir=self.log_dir, run_dir=run_dir, disk=self.disk, choice=choice,
+            mounted=tuple(disk for _, disk in self.mounted),
         )  # fmt: skip
 
     def _choose_disk(self, run_dir: str, known: dict | None) -> Disk:
@@ -133,10 +136,33 @@ class Host:
         kind = self.held.require_ext4(partitions=not self.o.output)
         return Disk(path, kind, writable, driver)
 
+    def _choose_mounts(self, tables: dict) -> None:
+        """The images of --mount, held as that of --disk is; no image is two disks."""
+        if self.o.mounts and plan.MOUNTS not in (tables["processor"] or {plan.MOUNTS: None}):
+            raise LaunchError("--mount: the processor kernel that is built has one file system")
+        for held, _ in self.mounted:
+            held.close()
+        self.mounted = []
+        users = {} if not self.o.disk else {_identity(self.o.disk): "--disk"}
+        for i, m in enumerate(self.o.mounts):
+            option = f"--mount {m.at}"
+            other = users.setdefault(_identity(m.image), option)
+            if other != option:
+                raise LaunchError(f"{one_line(m.image)} is one disk: for {other} or {option}")
+            known = tables["storage"]
+            writes = known is None or plan.WRITABLE in known
+            writable = writes and not m.read_only and _let_write(self.o, f"s{i + 1}")
+            held = Held(m.image, writable)
+            kind = held.require_ext4(partitions=True)
+            self.mounted.append((held, Disk(m.image, kind, writable, self.o.disk_driver)))
+
     def announce(self) -> None:
         """Says so when a file of the user is going to change."""
         if self.o.disk and self.disk.writable:
             warn(f"{self.held.name} is changed in place")
+        for held, disk in self.mounted:
+            if disk.writable:
+                warn(f"{held.name} is changed in place")
 
     def check_params(self) -> dict[str, dict[str, bootparams.Param] | None]:
         """UsageError when --append has what the kernels, as far as they are built, cannot use;
@@ -358,6 +384,8 @@ class Host:
         for host, guest in self.o.volumes:
             tree.add_volume(host, guest)
         if not self._is_tree():
+            for m in self.o.mounts:
+                tree.add_dir(m.at)
             along = set() if self.o.program else set(packing.utilities())
             names = self.o.pack or [c[0] for c in self.o.commands]
             named = {find_program(n) for n in names} - along
@@ -456,11 +484,20 @@ class Host:
         return self._names
 
 
-def _let_write(o: Options) -> bool:
-    """Does --append let the first storage node write?"""
+def _identity(path: str) -> tuple[int, int]:
+    """The file itself, whatever its name."""
+    try:
+        st = os.stat(path)
+    except OSError as err:
+        raise LaunchError(f"{one_line(path)}: {err.strerror}") from None
+    return st.st_dev, st.st_ino
+
+
+def _let_write(o: Options, name: str = "s0") -> bool:
+    """Does --append let the storage node write?"""
     last = "1"
     for selector, line in o.append:
-        if role_matches(selector, "storage", "s0"):
+        if role_matches(selector, "storage", name):
             last = dict(bootparams.words(line)).get(plan.WRITABLE, last)
     return last in (None, *bootparams.TRUE)
 

@@ -63,6 +63,13 @@ class Tree:
             for needed in (*libraries, *packing.loaded_later(program, libraries, named)):
                 self.add_host_path(needed)
 
+    def add_dir(self, guest: str) -> None:
+        """An empty directory, with those above it, where there are none."""
+        at = ""
+        for name in guest.strip("/").split("/"):
+            at += "/" + name
+            self.dirs.add(at)
+
     def add_volume(self, host: str, guest: str) -> None:
         """Pack a host file or directory under another path."""
         guest = "/" + guest.strip("/")

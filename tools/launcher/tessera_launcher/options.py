@@ -22,6 +22,8 @@ MAX_NODES = 64
 MIN_INTERVAL, MAX_INTERVAL = 0.25, 3600.0  # of top; a younger look is shared (sampler.py)
 DEFAULT_NAME = "default"
 DISK_DRIVERS = ("virtio", "nvme")
+AT_THE_END = ("--output", "--rw", "--commit")  # options of run that up has not
+MADE_UP = ("dev", "proc", "sys")  # directories that the processors make up
 ANY4 = "0.0.0.0"
 # QEMU's network cards, by --net-driver.
 NET_DEVICES = {
@@ -59,6 +61,15 @@ class Published:
         return f"{self.address}:{self.host} -> {self.guest}/{self.protocol}"
 
 
+@dataclass(frozen=True)
+class Mount:
+    """One file system beside the root's, with a storage node of its own."""
+
+    at: str  # canonical path in the cluster
+    image: str
+    read_only: bool = False
+
+
 @dataclass
 class Options:
     """Everything that shapes a cluster and a run; the defaults are those of the command line."""
@@ -90,7 +101,8 @@ class Options:
     writable: bool = False  # the root, when it is a copy of our own: asked for
     rw: list[tuple[str, str]] = field(default_factory=list)  # run: host's directory, guest's
     commit: str | None = None  # run: the image that is to have what the root was at the end
-    disk_driver: str = DISK_DRIVERS[0]  # how the root's disk is attached
+    mounts: list[Mount] = field(default_factory=list)
+    disk_driver: str = DISK_DRIVERS[0]  # how disks are attached
     volumes: list[tuple[str, str]] = field(default_factory=list)
     output: list[tuple[str, str]] = field(default_factory=list)  # run: guest's path, host's
     fabric: str = "auto"
@@ -219,7 +231,8 @@ def _add_cluster(p: argparse.ArgumentParser, command: str) -> None:
     g = p.add_argument_group("the cluster")
     g.add_argument("--processors", metavar="N", default="1", help="processor nodes (1)")
     g.add_argument("--memories", metavar="N", default="1", help="memory nodes (1)")
-    g.add_argument("--storages", metavar="N", default="1", help="storage nodes (1)")
+    g.add_argument("--storages", metavar="N",
+                   help="storage nodes (one, and one for each --mount)")  # fmt: skip
     g.add_argument("--cpus", metavar="ROLE=N", action="append", default=[], help="CPUs per node")
     g.add_argument(
         "--memory", metavar="ROLE=SIZE", action="append", default=[], help="RAM per node"
@@ -259,7 +272,9 @@ def _add_program(p: argparse.ArgumentParser, command: str) -> None:
             "--disk", metavar="IMAGE", help="PROGRAM is a path inside IMAGE, changed in place"
         )
         g.add_argument("--disk-driver", choices=DISK_DRIVERS, default=DISK_DRIVERS[0],
-                       help="how the root's disk is attached")  # fmt: skip
+                       help="how disks are attached")  # fmt: skip
+        g.add_argument("--mount", metavar="DIR=IMAGE[:ro]", action="append", default=[],
+                       help="IMAGE at DIR, changed in place unless :ro")  # fmt: skip
         g.add_argument("--writable", action="store_true",
                        help="programs may change files (as with --rootfs); the changes are thrown "
                             "away")  # fmt: skip
@@ -270,6 +285,8 @@ def _add_program(p: argparse.ArgumentParser, command: str) -> None:
         g.add_argument("--volume", metavar="HOST:GUEST", action="append", default=[],
                        help="add host files to the root file system")  # fmt: skip
     if command == "up":
+        for option in AT_THE_END:
+            g.add_argument(option, action="append", default=[], help=argparse.SUPPRESS)
         return
     if command == "run":
         g.add_argument("--entrypoint", metavar="PROGRAM",
@@ -377,6 +394,16 @@ def _output_options(o: Options, ns: argparse.Namespace) -> None:
                          "place, and else nothing is written")  # fmt: skip
     if o.rw and not changes:
         raise UsageError("--rw does not go with --read-only")
+    for option, guest in [("--output", g) for g, _ in o.output] + [("--rw", g) for _, g in o.rw]:
+        for m in o.mounts:
+            if below("/" + guest.strip("/"), m.at):
+                raise UsageError(f"{option}: {guest} is in {m.image}, which is mounted there: "
+                                 "see ./tessera cp")  # fmt: skip
+
+
+def below(path: str, directory: str) -> bool:
+    """Is it that directory, or in it?"""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def _sweep_options(o: Options, ns: argparse.Namespace) -> None:
@@ -396,6 +423,7 @@ def _sweep_options(o: Options, ns: argparse.Namespace) -> None:
                           (o.gdb, "--gdb"), (o.dry_run, "--dry-run"), (o.icount, "--icount"),
                           (o.writable, "--writable"), (o.output, "--output"),
                           (o.commit, "--commit"), (o.rw, "--rw"), (o.image, "--image"),
+                          (o.mounts, "--mount"),
                           (o.processors > 1, "--processors above 1")):  # fmt: skip
         if given:
             raise UsageError(f"--sweep does not go with {option}")
@@ -410,6 +438,11 @@ def parse_up(argv: list[str]) -> Options:
     ns, pack = _parse("up", argv)
     if ns.restart is not None:
         return _parse_restart(ns, pack)
+    for option in AT_THE_END:
+        if getattr(ns, option.removeprefix("--")):
+            raise UsageError(f"{option} is for run, which acts when its programs have ended; what "
+                             "programs of up write is kept in --disk IMAGE: after ./tessera down, "
+                             "./tessera cp brings it out")  # fmt: skip
     o = Options(pack=pack, name=_check_name(ns.name or DEFAULT_NAME))
     if ns.metrics is not None:
         o.metrics = _listen_address(ns.metrics)
@@ -509,13 +542,17 @@ def _split(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[list[str],
 def _cluster_options(o: Options, ns: argparse.Namespace) -> None:
     o.processors = _number(ns.processors, "--processors")
     o.memories = _number(ns.memories, "--memories")
-    o.storages = _number(ns.storages, "--storages")
-    for what, value in (("processors", o.processors), ("memories", o.memories),
-                        ("storages", o.storages)):  # fmt: skip
+    o.mounts = _mounts(ns.mount)
+    o.storages = 1 + len(o.mounts)
+    for what, value in (("processors", o.processors), ("memories", o.memories)):
         if not 1 <= value <= MAX_NODES:
             raise UsageError(f"--{what} must be from 1 to {MAX_NODES}")
-    if o.storages > 1:
-        raise UsageError("--storages above 1 is still to come")
+    if o.storages > MAX_NODES:
+        raise UsageError(f"--mount: more than {MAX_NODES - 1}")
+    if ns.storages is not None and _number(ns.storages, "--storages") != o.storages:
+        raise UsageError("--storages: the first storage node has the root, and each other one the "
+                         "image of a --mount: "
+                         f"{o.storages} here")  # fmt: skip
     if ns.fabric == "roce":
         raise UsageError("--fabric roce is still to come; auto, hca, mpqemu and vfio-user work")
     o.fabric = ns.fabric
@@ -548,6 +585,28 @@ def _cluster_options(o: Options, ns: argparse.Namespace) -> None:
             o.append.append((_check_selector(head, "--append"), rest))
         else:
             o.append.append(("all", text))
+
+
+def _mounts(texts: list[str]) -> list[Mount]:
+    out: list[Mount] = []
+    for text in texts:
+        at, sep, image = text.partition("=")
+        if not at.startswith("/") or not sep or not image.removesuffix(":ro"):
+            raise UsageError(f"--mount wants /DIR=IMAGE[:ro], not {text!r}")
+        at = "/" + "/".join(part for part in at.split("/") if part)
+        if not re.fullmatch(r"[^\s,:\"\x00-\x1f]{2,255}", at) or not at.isascii():
+            raise UsageError(f"--mount: {at!r} has to be 2 to 255 letters of ASCII without blanks, "
+                             "quotes, commas and colons")  # fmt: skip
+        parts = at.split("/")
+        if "." in parts or ".." in parts or parts[1] in MADE_UP:
+            raise UsageError(f"--mount: nothing can be mounted at {at}")
+        path = image.removesuffix(":ro")
+        if not os.path.isfile(path):
+            raise UsageError(f"--mount: {path} is not a file")
+        if any(m.at == at for m in out):
+            raise UsageError(f"--mount: {at} is there twice")
+        out.append(Mount(at, os.path.abspath(path), image != path))
+    return out
 
 
 def _net_options(o: Options, ns: argparse.Namespace) -> None:

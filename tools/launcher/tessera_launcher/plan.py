@@ -33,6 +33,7 @@ START_MAX = 4095  # of a node: the number is a part of its incarnation
 KEY_FILE = "opt/tessera/cluster.key"  # in QEMU's fw_cfg
 SEED_FILE = "opt/tessera/seed"
 SEED_BYTES = 32
+MOUNTS = "mounts"  # a boot parameter of processors
 WRITABLE = "storage.writable"  # a boot parameter
 STABLE = "storage.stable"  # another
 NVME = "nvme.timeout"  # one that a kernel with the driver knows
@@ -108,8 +109,8 @@ def _ram(o: Options, role: str, name: str) -> int:
     return _selected(o.memory, role, name, default)
 
 
-def node_list(o: Options, writable: bool = False) -> list[NodePlan]:
-    """All nodes with their ids, addresses and boot parameters; is the root @writable?"""
+def node_list(o: Options, writable: tuple[bool, ...] = ()) -> list[NodePlan]:
+    """All nodes with their ids, addresses and boot parameters; which disks are @writable?"""
     counts = dict(zip(ROLES, (o.processors, o.memories, o.storages), strict=True))
     named = [(role, f"{role[0]}{i}") for role in ROLES for i in range(counts[role])]
     first_storage = next(i for i, (role, _) in enumerate(named) if role == "storage")
@@ -123,11 +124,14 @@ def node_list(o: Options, writable: bool = False) -> list[NodePlan]:
         params = [f"node={i + 1}", f"rendezvous=lid:{first_storage + 1}"]
         if i == first_storage:
             params.append(f"cluster=p{o.processors},m{o.memories},s{o.storages}")
-            if writable:
-                params.append(f"{WRITABLE}=1")
-                if o.name:  # of a cluster that stays, where it may be started again
-                    params.append(f"{STABLE}=1")
+        if role == "storage" and any(writable[i - first_storage : i - first_storage + 1]):
+            params.append(f"{WRITABLE}=1")
+            if o.name:  # of a cluster that stays, where it may be started again
+                params.append(f"{STABLE}=1")
         params += _role_params(o, role)
+        if role == "processor" and o.mounts:
+            table = (f"{m.at}:{first_storage + 2 + n}" for n, m in enumerate(o.mounts))
+            params.append(f"{MOUNTS}={','.join(table)}")
         if role == "processor" and o.processors > 1:
             params.append(pid_range(i, o.processors))
         params += [p for selector, p in o.append if role_matches(selector, role, name)]
@@ -298,13 +302,17 @@ def hca_command(
 
 
 def make_plan(o: Options, *, qemu: str, hca: str, accel: str, build_dir: str, log_dir: str,
-              run_dir: str, disk: Disk, choice: fabric.Choice) -> Plan:  # fmt: skip
-    nodes = node_list(o, disk.writable)
+              run_dir: str, disk: Disk, choice: fabric.Choice,
+              mounted: tuple[Disk, ...] = ()) -> Plan:  # fmt: skip
+    """@disk is the root's; @mounted those of o.mounts."""
+    disks = (disk, *mounted)
+    nodes = node_list(o, tuple(d.writable for d in disks))
+    storage = [n.name for n in nodes if n.role == "storage"]
     vms = []
     for node in nodes:
         node.kernel = os.path.join(build_dir, node.role, "kernel.elf")
         log = os.path.join(log_dir, f"{node.name}.log")
-        image = disk if node.name == "s0" else None
+        image = disks[storage.index(node.name)] if node.name in storage else None
         vms.append(qemu_command(node, qemu, accel, log, choice.front, run_dir, image))
     if o.boot_order == "shuffle":
         random.Random(o.seed).shuffle(vms)

@@ -97,8 +97,8 @@ int cluster_wait_until(bool (*is_so)(uint32_t node), uint32_t node, uint64_t unt
 
 /*
  * Let @choose pick one of the live members of @role, whose ids it is given in ascending order.
- * Answers what it answers, or 0 when there is no such member. @choose runs with a spin lock held, so it
- * must not sleep or take locks.
+ * Answers what it answers, or 0 when there is no such member. @choose runs with a spin lock held,
+ * so it must not sleep or take locks.
  */
 typedef uint32_t (*cluster_choose_fn)(const uint32_t *nodes, size_t nr, const void *arg);
 uint32_t cluster_choose(enum node_role role, cluster_choose_fn choose, const void *arg);

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+"""Several storage nodes, each with its own image, and programs on two processors that use them:
+where files are, what crosses from one to the other, and what is lost with a node.
+"""
+
+import subprocess
+import time
+
+import pytest
+from boot import Running, image, packages, wait_for
+from test_disk import check_clean
+
+BUSYBOX = packages.require("busybox")[0]
+LIMIT_S = 300.0
+
+WALK = r"""
+b=%s
+cat() { $b cat "$@"; }
+cat /data/d/file
+cat /data/out/root
+cat /in/d/file
+cat /data/d/../../root
+cd /data/d; $b pwd; cd ..; $b pwd; cd ..; $b pwd
+cd /in/d; $b pwd -P; cat ../../root
+$b mkdir /data/sub/x && echo made > /data/out/made && cat /made
+echo new > /data/new
+$b ln /data/new /new || echo no link
+$b mv /data/new /moved && cat /moved && $b ls /data
+$b rmdir /data || echo busy
+$b cp $b /data/busybox && /data/busybox echo run from there
+[ "$($b stat -c %%d /)" != "$($b stat -c %%d /data)" ] && echo two devices
+$b grep -c " /data ext4 rw" /proc/mounts
+$b grep -c " /ro ext4 ro" /proc/mounts
+echo no > /ro/file || echo read only
+$b sync
+""" % BUSYBOX
+
+WALKED = b"""in data
+in root
+in data
+in root
+/data/d
+/data
+/
+/data/d
+in root
+made
+no link
+new
+d
+lost+found
+out
+sub
+busy
+run from there
+two devices
+1
+1
+read only
+"""
+
+
+def make_image(path, tree: dict[str, str | None], links: dict[str, str], program: bool):
+    stage = path.with_suffix(".d")
+    stage.mkdir()
+    if program:
+        packed = image.Tree()
+        packed.add_program(BUSYBOX)
+        packed.add_program("/bin/sh")
+        packed.stage(str(stage))
+    for name, text in tree.items():
+        if text is None:
+            (stage / name).mkdir(parents=True)
+        else:
+            (stage / name).write_text(text)
+    for name, target in links.items():
+        (stage / name).symlink_to(target)
+    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-J", "size=4",
+                    "-d", str(stage), str(path), "64M"], check=True)  # fmt: skip
+    return path
+
+
+@pytest.fixture
+def images(tmp_path):
+    return {
+        "root": make_image(tmp_path / "root.img",
+                           {"data": None, "ro": None, "root": "in root\n"},
+                           {"in": "/data"}, True),
+        "data": make_image(tmp_path / "data.img",
+                           {"d": None, "d/file": "in data\n", "sub": None},
+                           {"out": "/"}, False),
+        "ro": make_image(tmp_path / "ro.img", {"file": "x\n"}, {}, False),
+    }  # fmt: skip
+
+
+def up(images: dict, name: str, *more: str) -> Running:
+    args = ("--disk", str(images["root"]), "--mount", f"/data={images['data']}",
+            "--mount", f"/ro={images['ro']}:ro", "--append", "cluster.heartbeat_ms=500",
+            "--append", "storage.stable=1", *more)  # fmt: skip
+    return Running(args, None, name, stays=True).up()
+
+
+def test_a_cluster_with_mounts(images):
+    running = up(images, "mounts", "--processors", "2", "--memories", "2")
+    try:
+        walked(running)
+        shared_by_processors(running)
+        a_node_is_lost(running)
+    finally:
+        running.close()
+    assert not running.complaints()
+    check_clean(images["root"])
+    check_clean(images["data"])
+
+
+def on(running: Running, node: str, script: str):
+    """A shell's script on that processor."""
+    return running.run(["/bin/sh", "-c", script], node=node, cwd="/")
+
+
+def walked(running: Running) -> None:
+    assert on(running, "p0", WALK).checked() == WALKED
+
+
+def shared_by_processors(running: Running) -> None:
+    """/tmp is the root's, and not a processor's own."""
+    on(running, "p0", f"echo hello > /tmp/note; {BUSYBOX} mkdir /data/made").checked()
+    said = on(running, "p1", f"{BUSYBOX} cat /tmp/note; {BUSYBOX} stat -c %a /tmp; "
+              f"{BUSYBOX} rmdir /data/made; {BUSYBOX} rm /tmp/note").checked()  # fmt: skip
+    assert said == b"hello\n1777\n"
+    assert on(running, "p0", f"{BUSYBOX} ls /tmp /data/made").status != 0
+
+
+def a_node_is_lost(running: Running) -> None:
+    """Its files wait for it, and others go on."""
+    running.cluster.kill_node("s1")
+    wait_for(lambda: running.cluster.state("s1") != "up", 10)
+    waits, capture = running.start(["/bin/sh", "-c", f"{BUSYBOX} cat /data/d/file"], node="p0",
+                                   cwd="/")  # fmt: skip
+    for node in ("p0", "p1"):
+        assert on(running, node, f"echo on > /on; {BUSYBOX} cat /on").checked() == b"on\n"
+    assert not waits.over
+    running.cluster.restart("s1")
+    assert waits.wait(time.monotonic() + LIMIT_S) and waits.exit.status == 0
+    assert bytes(capture.data[1]) == b"in data\n"
+
+
+@pytest.mark.parametrize("name, text", [
+    ("none", "the mount point /none does not exist"),
+    ("root", "the mount point /root is not a directory"),
+    ("in", "the mount point /in is not a directory"),
+])  # fmt: skip
+@pytest.mark.long
+def test_a_mount_point_is_looked_at(images, name, text):
+    args = ("--disk", str(images["root"]), "--mount", f"/{name}={images['data']}")
+    running = Running(args, None, "point").up()
+    try:
+        program, _ = running.start([BUSYBOX, "true"], cwd="/")
+        with pytest.raises(Exception, match=text):
+            program.wait(time.monotonic() + LIMIT_S)
+    finally:
+        running.close()
