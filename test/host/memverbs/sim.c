@@ -62,7 +62,7 @@ static struct {
 	struct child child[FAB_MAX_NODES];
 	size_t nr;
 	struct lane lane[FAB_MAX_NODES][FAB_MAX_NODES][FAB_NR_SL];
-	struct lane late; /* answers of the transport that nobody was there */
+	struct lane late;  /* answers of the transport that nobody was there */
 	uint64_t patience; /* us until such an answer */
 	struct prng rnd;
 	uint64_t delay_min, delay_max; /* us */
