@@ -13,13 +13,15 @@
  *		changes once, from READING.  A dirty buffer has a reference of the dirty list, so it
  *		is never evicted.  A buffer is not both pinned and being written.
  * Failure:	a FAILED buffer leaves the hash at once, so the next reader asks the
- *		device again; the threads that waited get -EIO.
+ *		device again; the threads that waited get -EIO.  Without memory an unused buffer is
+ *		used again; the owner also has the spare ones.
  */
 #include <fs/bcache.h>
 
 #include <drivers/blkdev.h>
 #include <kernel/panic.h>
 #include <kernel/spinlock.h>
+#include <kernel/thread.h>
 #include <kernel/wait.h>
 #include <lib/err.h>
 #include <lib/errno.h>
@@ -72,6 +74,7 @@ struct bcache *bcache_create(struct blkdev *bd, uint32_t block_size, uint64_t ma
 	spin_lock_init(&bc->lock, "bcache", RANK_SPIN_FS);
 	list_init(&bc->lru);
 	list_init(&bc->dirty);
+	list_init(&bc->spare);
 	waitqueue_init(&bc->read_done);
 	waitqueue_init(&bc->write_done);
 	return bc;
@@ -83,7 +86,24 @@ static void buf_free(struct bcache_buf *buf)
 	kfree(buf);
 }
 
-static struct bcache_buf *buf_alloc(struct bcache *bc, uint64_t block)
+/* Take the oldest unused buffer out of the cache. */
+static struct bcache_buf *take_oldest_locked(struct bcache *bc) __must_hold(&bc->lock)
+{
+	struct bcache_buf *buf;
+
+	assert_spin_held(&bc->lock);
+	if (list_empty(&bc->lru))
+		return NULL;
+	buf = list_first_entry(&bc->lru, struct bcache_buf, lru);
+	ASSERT(!buf->refs && buf->state == BUF_VALID);
+	list_del(&buf->lru);
+	list_del(&buf->hash);
+	bc->nr_bufs--;
+	bc->stats.evictions++;
+	return buf;
+}
+
+static struct bcache_buf *buf_new(struct bcache *bc)
 {
 	struct bcache_buf *buf = kzalloc(sizeof(*buf));
 
@@ -94,14 +114,69 @@ static struct bcache_buf *buf_alloc(struct bcache *bc, uint64_t block)
 		kfree(buf);
 		return NULL;
 	}
-	buf->bc = bc;
-	buf->block = block;
-	buf->refs = 1;
-	buf->state = BUF_READING;
+	return buf;
+}
+
+/* Without memory: the oldest unused buffer, which leaves the cache, or one of the owner's. */
+static struct bcache_buf *buf_without_memory(struct bcache *bc)
+{
+	struct bcache_buf *buf;
+
+	spin_lock(&bc->lock);
+	buf = take_oldest_locked(bc);
+	if (!buf && bc->nr_spare && bc->owner == thread_current()) {
+		buf = list_first_entry(&bc->spare, struct bcache_buf, lru);
+		list_del(&buf->lru);
+		bc->nr_spare--;
+	}
+	spin_unlock(&bc->lock);
+	return buf;
+}
+
+static struct bcache_buf *buf_alloc(struct bcache *bc, uint64_t block)
+{
+	struct bcache_buf *buf = buf_new(bc);
+	uint8_t *data;
+
+	if (!buf)
+		buf = buf_without_memory(bc);
+	if (!buf)
+		return NULL;
+	data = buf->data;
+	*buf = (struct bcache_buf){
+		.data = data, .bc = bc, .block = block, .refs = 1, .state = BUF_READING
+	};
 	list_init(&buf->hash);
 	list_init(&buf->lru);
 	list_init(&buf->dirty_link);
 	return buf;
+}
+
+int bcache_set_aside(struct bcache *bc, uint32_t nr)
+{
+	struct bcache_buf *buf;
+	uint32_t have;
+
+	spin_lock(&bc->lock);
+	have = bc->nr_spare;
+	spin_unlock(&bc->lock);
+	for (; have < nr; have++) {
+		buf = buf_new(bc);
+		if (!buf)
+			return -ENOMEM;
+		spin_lock(&bc->lock);
+		list_add_tail(&buf->lru, &bc->spare);
+		bc->nr_spare++;
+		spin_unlock(&bc->lock);
+	}
+	return 0;
+}
+
+void bcache_set_owner(struct bcache *bc, struct thread *owner)
+{
+	spin_lock(&bc->lock);
+	bc->owner = owner;
+	spin_unlock(&bc->lock);
 }
 
 void bcache_destroy(struct bcache *bc)
@@ -116,6 +191,10 @@ void bcache_destroy(struct bcache *bc)
 		list_del(&buf->hash);
 		buf_free(buf);
 		bc->nr_bufs--;
+	}
+	list_for_each_entry_safe(buf, next, &bc->spare, lru) {
+		list_del(&buf->lru);
+		buf_free(buf);
 	}
 	WARN_ON(bc->nr_bufs != 0);
 	kfree(bc->table);
@@ -137,18 +216,8 @@ static struct bcache_buf *find_locked(struct bcache *bc, uint64_t block) __must_
 /* Take the oldest unused buffer out of the cache if that is over its limit. */
 static struct bcache_buf *evict_locked(struct bcache *bc) __must_hold(&bc->lock)
 {
-	struct bcache_buf *buf;
-
 	assert_spin_held(&bc->lock);
-	if (bc->nr_bufs < bc->max_bufs || list_empty(&bc->lru))
-		return NULL;
-	buf = list_first_entry(&bc->lru, struct bcache_buf, lru);
-	ASSERT(!buf->refs && buf->state == BUF_VALID);
-	list_del(&buf->lru);
-	list_del(&buf->hash);
-	bc->nr_bufs--;
-	bc->stats.evictions++;
-	return buf;
+	return bc->nr_bufs < bc->max_bufs ? NULL : take_oldest_locked(bc);
 }
 
 static int state_of(struct bcache_buf *buf)

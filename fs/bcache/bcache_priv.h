@@ -7,6 +7,8 @@
 #include <kernel/wait.h>
 #include <lib/list.h>
 
+struct thread;
+
 enum buf_state {
 	BUF_READING,
 	BUF_VALID,
@@ -21,6 +23,9 @@ struct bcache {
 	uint64_t nr_bufs __guarded_by(&lock);
 	uint64_t nr_dirty __guarded_by(&lock);
 	struct bcache_stats stats __guarded_by(&lock);
+	struct list_head spare __guarded_by(&lock); /* buffers for the owner, by their lru */
+	uint32_t nr_spare __guarded_by(&lock);
+	struct thread *owner __guarded_by(&lock); /* may take spare buffers */
 	struct waitqueue read_done;
 	struct waitqueue write_done;
 	struct blkdev *bd;   /* const */

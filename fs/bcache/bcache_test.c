@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Block cache over a fake device: hits, eviction, errors. */
+#include <drivers/blkbatch.h>
 #include <drivers/blkdev.h>
 #include <fs/bcache.h>
 #include <lib/err.h>
@@ -147,6 +148,18 @@ static void change(struct bcache_buf *buf, uint8_t value)
 	bcache_mark_dirty(buf);
 }
 
+static int write_bufs(struct bcache *bc, struct bcache_buf **bufs, size_t nr)
+{
+	struct blk_batch *batch = blk_batch_new(&fake);
+	int err;
+
+	if (!batch)
+		return -ENOMEM;
+	err = bcache_write(bc, batch, bufs, nr, false);
+	blk_batch_free(batch);
+	return err;
+}
+
 static void dirty_blocks_stay_until_written(struct ktest *t)
 {
 	struct bcache *bc = bcache_create(&fake, 1024, 0); /* 16 blocks */
@@ -174,7 +187,7 @@ static void dirty_blocks_stay_until_written(struct ktest *t)
 	b[1] = bcache_find(bc, 5);
 	b[2] = bcache_find(bc, 7);
 	ASSERT_TRUE(t, b[1] && b[2]);
-	EXPECT_EQ(t, bcache_write(bc, b, 3, false), 0);
+	EXPECT_EQ(t, write_bufs(bc, b, 3), 0);
 	EXPECT_EQ(t, nr_written, 3u);
 	EXPECT_EQ(t, written[0], 10ull); /* in the order of the disk */
 	EXPECT_EQ(t, written[1], 14ull);
@@ -197,11 +210,11 @@ static void pinned_blocks_are_not_written(struct ktest *t)
 	nr_written = 0;
 	b = bcache_get(bc, 9);
 	change(b, 1);
-	EXPECT_EQ(t, bcache_write(bc, &b, 1, false), 0);
+	EXPECT_EQ(t, write_bufs(bc, &b, 1), 0);
 	EXPECT_EQ(t, nr_written, 0u);
 	EXPECT_TRUE(t, bcache_is_dirty(b));
 	bcache_unpin(b);
-	EXPECT_EQ(t, bcache_write(bc, &b, 1, false), 0);
+	EXPECT_EQ(t, write_bufs(bc, &b, 1), 0);
 	EXPECT_EQ(t, nr_written, 1u);
 	EXPECT_FALSE(t, bcache_is_dirty(b));
 	bcache_put(b);
@@ -219,10 +232,10 @@ static void failed_writes_stay_dirty(struct ktest *t)
 	change(b, 1);
 	bcache_unpin(b);
 	broken = true;
-	EXPECT_EQ(t, bcache_write(bc, &b, 1, false), -EIO);
+	EXPECT_EQ(t, write_bufs(bc, &b, 1), -EIO);
 	EXPECT_TRUE(t, bcache_is_dirty(b));
 	broken = false;
-	EXPECT_EQ(t, bcache_write(bc, &b, 1, false), 0);
+	EXPECT_EQ(t, write_bufs(bc, &b, 1), 0);
 	EXPECT_FALSE(t, bcache_is_dirty(b));
 	bcache_put(b);
 	bcache_destroy(bc);

@@ -181,16 +181,11 @@ static int write_chunk(struct bcache *bc, struct blk_batch *batch, struct bcache
 	return err;
 }
 
-int bcache_write(struct bcache *bc, struct bcache_buf **bufs, size_t nr, bool pinned)
+int bcache_write(struct bcache *bc, struct blk_batch *batch, struct bcache_buf **bufs, size_t nr,
+		 bool pinned)
 {
-	struct blk_batch *batch;
 	int err = 0;
 
-	if (!nr)
-		return 0;
-	batch = blk_batch_new(bc->bd);
-	if (!batch)
-		return -ENOMEM;
 	sort_by_block(bufs, nr);
 	for (size_t i = 0; i < nr; i += WRITE_CHUNK) {
 		const int e =
@@ -198,7 +193,6 @@ int bcache_write(struct bcache *bc, struct bcache_buf **bufs, size_t nr, bool pi
 
 		err = err ? err : e;
 	}
-	blk_batch_free(batch);
 	return err;
 }
 

@@ -7,7 +7,8 @@
  * Locking:	fs->change admits one allocator at a time; a group's lock is held for its bitmap.
  *		fs->busy_lock guards the busy maps, which the end of a commit clears.
  * Invariants:	a freed block is not given out before the transaction that freed it has
- *		committed: until then its bit is set in the group's busy map.
+ *		committed: until then its bit is set in the group's busy map.  Without memory for
+ *		a map none of the group's blocks is given out.
  * Failure:	-ENOSPC leaves nothing changed; a bit that is not what it must be is corruption.
  */
 #include <drivers/blkdev.h>
@@ -20,6 +21,7 @@
 #include <mm/slab.h>
 
 #include "ext4_write.h"
+#include "journal_priv.h"
 
 /* The blocks of one group that were freed by transactions that have not committed. */
 struct ext4_busy {
@@ -32,14 +34,17 @@ struct freed_run {
 	uint32_t group;
 	uint32_t bit;
 	uint32_t nr;
+	bool whole; /* there was no map: all of the group is busy */
 };
+static_assert(sizeof(struct freed_run) <= EXT4_SMALL_LEN, "a small object");
 
 int ext4_balloc_init(struct ext4_fs *fs)
 {
 	spin_lock_init(&fs->busy_lock, "ext4-busy", RANK_SPIN_FS);
 	fs->busy = kcalloc(fs->nr_groups, sizeof(*fs->busy));
+	fs->busy_whole = kcalloc(fs->nr_groups, sizeof(*fs->busy_whole));
 	fs->scratch = kmalloc(fs->block_size);
-	return fs->busy && fs->scratch ? 0 : -ENOMEM;
+	return fs->busy && fs->busy_whole && fs->scratch ? 0 : -ENOMEM;
 }
 
 void ext4_balloc_exit(struct ext4_fs *fs)
@@ -47,8 +52,10 @@ void ext4_balloc_exit(struct ext4_fs *fs)
 	for (uint32_t g = 0; fs->busy && g < fs->nr_groups; g++)
 		kfree(fs->busy[g]);
 	kfree(fs->busy);
+	kfree(fs->busy_whole);
 	kfree(fs->scratch);
 	fs->busy = NULL;
+	fs->busy_whole = NULL;
 	fs->scratch = NULL;
 }
 
@@ -61,39 +68,60 @@ static void run_committed(struct ext4_fs *fs, struct ext4_commit_cb *cb, int err
 	if (!err) {
 		spin_lock(&fs->busy_lock);
 		b = fs->busy[r->group];
-		ASSERT(b && b->nr >= r->nr);
-		bitmap_clear_range(b->map, r->bit, r->nr);
-		b->nr -= r->nr;
+		if (r->whole) {
+			ASSERT(fs->busy_whole[r->group] >= r->nr);
+			fs->busy_whole[r->group] -= r->nr;
+		} else {
+			ASSERT(b && b->nr >= r->nr);
+			bitmap_clear_range(b->map, r->bit, r->nr);
+			b->nr -= r->nr;
+		}
 		spin_unlock(&fs->busy_lock);
 		atomic64_add(&fs->nr_busy, -(int64_t)r->nr);
 	}
-	kfree(r);
+	ext4_small_free(fs, r);
 }
 
-/* Room to remember that blocks of @group are busy. */
-static int busy_prepare(struct ext4_fs *fs, uint32_t group)
+/* Have a map of the busy blocks of @group, if there is memory for it. */
+static void busy_prepare(struct ext4_fs *fs, uint32_t group)
 {
 	struct ext4_busy *b;
 
 	assert_mutex_held(&fs->change);
 	if (fs->busy[group])
-		return 0;
+		return;
 	b = kzalloc(sizeof(*b) + fs->block_size);
-	if (!b)
-		return -ENOMEM;
 	spin_lock(&fs->busy_lock);
 	fs->busy[group] = b;
 	spin_unlock(&fs->busy_lock);
-	return 0;
 }
 
-static void busy_add(struct ext4_fs *fs, uint32_t group, uint32_t bit, uint32_t nr)
+static void busy_add(struct ext4_fs *fs, struct freed_run *r)
 {
+	struct ext4_busy *b;
+
 	spin_lock(&fs->busy_lock);
-	bitmap_set_range(fs->busy[group]->map, bit, nr);
-	fs->busy[group]->nr += nr;
+	b = fs->busy[r->group];
+	r->whole = !b;
+	if (b) {
+		bitmap_set_range(b->map, r->bit, r->nr);
+		b->nr += r->nr;
+	} else {
+		fs->busy_whole[r->group] += r->nr;
+	}
 	spin_unlock(&fs->busy_lock);
-	atomic64_add(&fs->nr_busy, nr);
+	atomic64_add(&fs->nr_busy, r->nr);
+}
+
+/* Must nothing of @group be given out now? */
+static bool is_busy_whole(struct ext4_fs *fs, uint32_t group)
+{
+	bool busy;
+
+	spin_lock(&fs->busy_lock);
+	busy = fs->busy_whole[group] != 0;
+	spin_unlock(&fs->busy_lock);
+	return busy;
 }
 
 uint64_t ext4_goal_of(const struct ext4_inode *in)
@@ -200,7 +228,7 @@ static int try_group(struct ext4_op *op, uint32_t group, uint32_t from, uint32_t
 
 	ext4_group_lock(fs, group);
 	err = ext4_gd_read(fs, group, &gd);
-	if (err || gd.free_blocks < min) {
+	if (err || gd.free_blocks < min || is_busy_whole(fs, group)) {
 		ext4_group_unlock(fs, group);
 		return err ? err : 1;
 	}
@@ -319,7 +347,10 @@ static int free_in_group(struct ext4_op *op, uint32_t group, uint32_t bit, uint3
 		err = ext4_write_access(op->h, buf);
 	if (!err) {
 		bitmap_clear_range(map, bit, nr);
-		busy_add(fs, group, bit, nr);
+		*r = (struct freed_run){
+			.cb = { .fn = run_committed }, .group = group, .bit = bit, .nr = nr
+		};
+		busy_add(fs, r);
 		gd.free_blocks += nr;
 		err = ext4_block_bitmap_dirty(op->h, &gd, buf);
 	}
@@ -329,9 +360,6 @@ static int free_in_group(struct ext4_op *op, uint32_t group, uint32_t bit, uint3
 	if (err)
 		return err;
 	ext4_count_free_blocks(fs, nr);
-	*r = (struct freed_run){
-		.cb = { .fn = run_committed }, .group = group, .bit = bit, .nr = nr
-	};
 	ext4_on_commit(op->h, &r->cb);
 	return 0;
 }
@@ -373,9 +401,10 @@ int ext4_bfree(struct ext4_op *op, struct ext4_inode *in, uint64_t block, uint32
 		const uint32_t group = (uint32_t)(rel / fs->blocks_per_group);
 		const uint32_t bit = (uint32_t)(rel % fs->blocks_per_group);
 		const uint32_t n = MIN(nr, fs->blocks_per_group - bit);
-		struct freed_run *r = kmalloc(sizeof(*r));
+		struct freed_run *r = ext4_small_alloc(fs);
 
-		err = r ? busy_prepare(fs, group) : -ENOMEM;
+		err = r ? 0 : -ENOMEM;
+		busy_prepare(fs, group);
 		if (!err && is_system(fs, group, block, n))
 			err = ext4_corrupt(fs, "inode %u: its block %llu is a group's metadata",
 					   in->ino, (unsigned long long)block);
@@ -385,7 +414,7 @@ int ext4_bfree(struct ext4_op *op, struct ext4_inode *in, uint64_t block, uint32
 			ext4_group_unlock(fs, group);
 		}
 		if (err)
-			kfree(r);
+			ext4_small_free(fs, r);
 		block += n;
 		nr -= n;
 	}

@@ -103,6 +103,7 @@ static int op_fsync(struct fs_inode *base, bool datasync)
 
 static int op_sync(struct fs *fs)
 {
+	ext4_evict_again(ext4_of(fs));
 	return ext4_sync(ext4_of(fs));
 }
 

@@ -310,7 +310,7 @@ static int fill_inode(struct ext4_op *op, struct ext4_inode *in, uint32_t want, 
 	int err = zeros ? 0 : -ENOMEM;
 
 	*nr = 0;
-	while (!err && *nr < want && !ext4_extend(op->h, EXT4_CREDITS_MAP)) {
+	while (!err && *nr < want && ext4_op_more(op, EXT4_CREDITS_MAP)) {
 		err = ext4_map_alloc(op, in, *nr, want - *nr, false, &map, &fresh);
 		if (!err)
 			err = zero_blocks(op->fs, map.block, map.len, zeros);

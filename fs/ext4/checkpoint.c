@@ -15,11 +15,8 @@
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <lib/errno.h>
-#include <mm/slab.h>
 
 #include "journal_priv.h"
-
-#define CHECKPOINT_BATCH 256u
 
 /* Forget those of @bufs that are in place by now. */
 static void release_written(struct journal *j, struct ext4_transaction *t, struct bcache_buf **bufs,
@@ -63,9 +60,9 @@ static uint32_t collect_locked(struct journal *j, struct ext4_transaction *t,
 }
 
 /* A step for the oldest transaction: 0, or -errno; *@gone: it is done with. */
-static int step(struct journal *j, struct bcache_buf **bufs, bool *gone)
-	__must_hold(&j->checkpoint_lock)
+static int step(struct journal *j, bool *gone) __must_hold(&j->checkpoint_lock)
 {
+	struct bcache_buf **bufs = j->cp_bufs;
 	struct ext4_transaction *t;
 	ext4_tid_t tid = 0;
 	uint32_t n = 0;
@@ -84,13 +81,13 @@ static int step(struct journal *j, struct bcache_buf **bufs, bool *gone)
 		tid = t->tid;
 	spin_unlock(&j->lock);
 	if (*gone) {
-		kfree(t);
+		txn_free(j, t);
 		return 0;
 	}
 	if (n) {
-		err = bcache_write(j->fs->bc, bufs, n, false);
+		err = bcache_write(j->fs->bc, j->cp_batch, bufs, n, false);
 		release_written(j, t, bufs, n);
-		if (err && err != -ENOMEM && journal_abort(j, err))
+		if (err && journal_abort(j, err))
 			pr_err("%s: a block cannot be written in place (%d): the file system is "
 			       "read-only from now on\n",
 			       j->fs->bd->name, err);
@@ -179,22 +176,17 @@ static int commit_something(struct journal *j)
 
 int journal_checkpoint(struct journal *j, uint32_t want)
 {
-	struct bcache_buf **bufs;
 	bool gone = false;
 	int err = 0;
 
 	if (want != UINT32_MAX && !has_old(j))
 		return commit_something(j);
-	bufs = kcalloc(CHECKPOINT_BATCH, sizeof(struct bcache_buf *));
-	if (!bufs)
-		return -ENOMEM;
 	mutex_lock(&j->checkpoint_lock);
 	while (!err && wanting(j, want)) {
-		err = step(j, bufs, &gone);
+		err = step(j, &gone);
 		if (!err && gone && j->log)
 			err = move_tail(j);
 	}
 	mutex_unlock(&j->checkpoint_lock);
-	kfree(bufs);
 	return err;
 }

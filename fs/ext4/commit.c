@@ -23,7 +23,6 @@
 #include <lib/crc.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <mm/slab.h>
 
 #include "journal_priv.h"
 
@@ -35,6 +34,7 @@ struct log_writer {
 	struct ext4_transaction *t;
 	struct blk_batch *batch;
 	uint32_t nr_control; /* of journal.control */
+	bool escaped;        /* journal.escaped is in the batch */
 	int err;             /* the first of the writes that are over */
 	uint32_t head;
 	uint32_t used;
@@ -64,6 +64,14 @@ static void write_block(struct log_writer *w, uint32_t lblk, uint8_t *data)
 	blk_batch_add(w->batch, BLK_WRITE, log_sector(log, lblk), data, log->block_size);
 }
 
+static void run_batch(struct log_writer *w)
+{
+	const int err = blk_batch_run(w->batch);
+
+	w->err = w->err ? w->err : err;
+	w->escaped = false;
+}
+
 static uint8_t *new_control(struct log_writer *w, enum jbd2_block_type type)
 {
 	const struct log *log = w->j->log;
@@ -72,9 +80,7 @@ static uint8_t *new_control(struct log_writer *w, enum jbd2_block_type type)
 
 	ASSERT(!w->desc);
 	if (w->nr_control == JOURNAL_CONTROL) { /* all of them are in the batch: write it */
-		const int err = blk_batch_run(w->batch);
-
-		w->err = w->err ? w->err : err;
+		run_batch(w);
 		w->nr_control = 0;
 	}
 	block = w->j->control + (size_t)w->nr_control++ * log->block_size;
@@ -210,29 +216,25 @@ static uint8_t *log_contents(struct journal *j, struct jbuf *jb)
 	return data;
 }
 
-/* A block that begins as the log's own blocks do is logged with zeros there. */
-static int escape(struct journal *j, struct jbuf *jb, uint8_t **data)
+/*
+ * A block that begins as the log's own blocks do is logged with zeros there: a copy of it, for
+ * which there is one place.
+ */
+static uint8_t *escape(struct log_writer *w, const uint8_t *data)
 {
-	uint8_t *copy = *data;
+	struct journal *j = w->j;
 
-	if (copy != jb->frozen) {
-		copy = kmalloc(j->fs->block_size);
-		if (!copy)
-			return -ENOMEM;
-		memcpy(copy, *data, j->fs->block_size);
-		spin_lock(&j->lock);
-		jb->frozen = copy; /* the shadow kept others from doing so */
-		spin_unlock(&j->lock);
-	}
-	put_unaligned_be32(0, copy);
-	*data = copy;
-	return 0;
+	if (w->escaped)
+		run_batch(w);
+	w->escaped = true;
+	memcpy(j->escaped, data, j->fs->block_size);
+	put_unaligned_be32(0, j->escaped);
+	return j->escaped;
 }
 
-static int write_blocks(struct log_writer *w)
+static void write_blocks(struct log_writer *w)
 {
 	struct jbuf *jb;
-	int err;
 
 	list_for_each_entry(jb, &w->t->bufs, link) {
 		uint32_t flags = 0;
@@ -242,16 +244,13 @@ static int write_blocks(struct log_writer *w)
 			continue;
 		data = log_contents(w->j, jb);
 		if (get_unaligned_be32(data) == JBD2_MAGIC) {
-			err = escape(w->j, jb, &data);
-			if (err)
-				return err;
+			data = escape(w, data);
 			flags = JBD2_TAG_ESCAPE;
 		}
 		add_tag(w, jb->buf->block, flags, data_csum(w, data));
 		write_block(w, take_block(w), data);
 	}
 	close_descriptor(w);
-	return 0;
 }
 
 /* The log has all of @t: its blocks may be changed again without copies. */
@@ -293,7 +292,7 @@ static void set_state(struct journal *j, struct ext4_transaction *t, enum txn_st
 static int log_transaction(struct log_writer *w)
 {
 	struct journal *j = w->j;
-	int err, err_run;
+	int err;
 
 	if (!j->started) {
 		err = log_write_super(j->log, w->head, w->t->seq, 0);
@@ -302,12 +301,11 @@ static int log_transaction(struct log_writer *w)
 		j->started = true;
 	}
 	write_revokes(w);
-	err = write_blocks(w);
-	err_run = blk_batch_run(w->batch);
+	write_blocks(w);
+	run_batch(w);
 	end_shadows(j, w->t);
-	err = err ? err : w->err;
-	if (err || err_run)
-		return err ? err : err_run;
+	if (w->err)
+		return w->err;
 	set_state(j, w->t, TXN_SEALING);
 	err = blk_flush(j->log->bd);
 	return err ? err : write_commit_block(w);
@@ -342,11 +340,11 @@ static int write_in_place(struct journal *j, struct ext4_transaction *t)
 		if (n < IN_PLACE_BATCH)
 			continue;
 		if (!err)
-			err = bcache_write(j->fs->bc, bufs, n, true);
+			err = bcache_write(j->fs->bc, j->batch, bufs, n, true);
 		n = 0;
 	}
 	if (!err)
-		err = bcache_write(j->fs->bc, bufs, n, true);
+		err = bcache_write(j->fs->bc, j->batch, bufs, n, true);
 	end_shadows(j, t);
 	set_state(j, t, TXN_SEALING);
 	return err ? err : blk_flush(j->fs->bd);
@@ -459,14 +457,14 @@ static void finish(struct journal *j, struct ext4_transaction *t, bool logged, i
 		list_del(&cb->link);
 		cb->fn(j->fs, cb, err);
 	}
-	txn_free_revokes(t);
+	txn_free_revokes(j->fs, t);
 	spin_lock(&j->lock);
 	j->committing = NULL;
 	if (!err)
 		j->committed_tid = t->tid;
 	spin_unlock(&j->lock);
 	if (gone)
-		kfree(t);
+		txn_free(j, t);
 	wake_all(&j->wait);
 }
 

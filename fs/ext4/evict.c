@@ -16,15 +16,26 @@
 #include "ext4_write.h"
 #include "journal_priv.h"
 
-void ext4_evict_unused(struct ext4_inode *in)
+/* There was no memory to free @in: once more, later. */
+static void note_unfreed(struct ext4_inode *in)
+{
+	mutex_lock(&in->fs->change);
+	in->fs->nr_unfreed += !in->unfreed;
+	in->unfreed = true;
+	mutex_unlock(&in->fs->change);
+}
+
+static bool evict(struct ext4_inode *in)
 {
 	struct ext4_op op;
 	bool freed = false;
 	int err;
 
 	err = ext4_op_begin(&op, in->fs, EXT4_CREDITS_MAP, NULL, &in, 1);
+	if (err == -ENOMEM)
+		note_unfreed(in);
 	if (err)
-		return; /* it stays on the list, for the next mount */
+		return false; /* it stays on the list, for the next mount at last */
 	if (!in->nlink && !in->open && in->orphan && !in->gone) {
 		err = ext4_evict(&op, in);
 		freed = !err;
@@ -34,6 +45,51 @@ void ext4_evict_unused(struct ext4_inode *in)
 		pr_warn("inode %u is not freed: %d\n", in->ino, err);
 	if (freed)
 		ext4_inode_put(in); /* what the list of orphans held */
+	return freed;
+}
+
+/* A file that could not be freed for want of memory, held, or NULL. */
+static struct ext4_inode *take_unfreed(struct ext4_fs *fs)
+{
+	struct ext4_inode *in, *found = NULL;
+
+	mutex_lock(&fs->change);
+	if (fs->nr_unfreed) {
+		list_for_each_entry(in, &fs->nameless, orphan_link) {
+			if (!in->unfreed)
+				continue;
+			in->unfreed = false;
+			fs->nr_unfreed--;
+			ext4_inode_hold(in);
+			found = in;
+			break;
+		}
+	}
+	mutex_unlock(&fs->change);
+	return found;
+}
+
+void ext4_evict_again(struct ext4_fs *fs)
+{
+	struct ext4_inode *in;
+	bool freed = true;
+
+	while (freed && (in = take_unfreed(fs)) != NULL) {
+		freed = evict(in);
+		ext4_inode_put(in);
+	}
+}
+
+void ext4_evict_unused(struct ext4_inode *in)
+{
+	if (evict(in))
+		ext4_evict_again(in->fs);
+}
+
+bool ext4_room_after_sync(struct ext4_fs *fs)
+{
+	ext4_evict_again(fs);
+	return ext4_has_busy(fs) && !ext4_sync(fs);
 }
 
 void ext4_open_ref(struct ext4_inode *in)
@@ -144,8 +200,10 @@ void ext4_write_stop(struct ext4_fs *fs)
 
 	if (!fs->busy)
 		return;
-	if (!ext4_aborted(fs))
+	if (!ext4_aborted(fs)) {
+		ext4_evict_again(fs);
 		ext4_orphans_release(fs);
+	}
 	lock_not_needed(&fs->change, "no inode is held, so no other thread is here");
 	list_for_each_entry_safe(in, next, &fs->nameless, orphan_link) {
 		list_del(&in->orphan_link);

@@ -27,10 +27,25 @@
 #define EXT4_GROUP_LOCKS 16u
 
 struct journal;
+struct thread;
 
 struct ext4_locks {
 	struct mutex group[EXT4_GROUP_LOCKS]; /* RANK_FS_GROUP; by number */
 	struct mutex raw[EXT4_GROUP_LOCKS];   /* RANK_FS_RAW; by number of the inode */
+};
+
+struct ext4_pile {
+	struct list_head pieces; /* each begins with its link */
+	uint32_t nr;
+};
+
+/* Memory that is set aside (reserve.c). */
+struct ext4_reserve {
+	struct spinlock lock;   /* RANK_SPIN_FS; guards what follows */
+	struct ext4_pile small; /* of EXT4_SMALL_LEN */
+	struct ext4_pile big;   /* two blocks and more */
+	uint32_t want_small;    /* that many are kept */
+	struct thread *owner;   /* may take them; NULL: no change is under way */
 };
 
 struct ext4_fs {
@@ -77,6 +92,7 @@ struct ext4_fs {
 	struct list_head orphans __guarded_by(&orphan_lock);   /* newest first, as on disk */
 	struct rb_root orphan_tree __guarded_by(&orphan_lock); /* the same, by number */
 	struct ext4_locks *locks;                              /* const */
+	struct ext4_reserve reserve;
 
 	/* While mounting: where the reason for a refusal goes. */
 	char *why;
@@ -97,11 +113,13 @@ struct ext4_fs {
 	struct spinlock show_lock; /* RANK_SPIN_FS */
 	struct spinlock busy_lock; /* RANK_SPIN_FS */
 	struct ext4_busy **busy;   /* blocks freed and not committed; busy_lock */
+	uint32_t *busy_whole;      /* the same without a map, for each group; busy_lock */
 	atomic64_t nr_busy;
 	uint64_t *scratch;                 /* one block; change */
 	uint64_t delayed;                  /* blocks promised by fs_reserve(); change */
 	uint16_t extra_isize;              /* const: of new inodes */
 	struct list_head nameless;         /* inodes without a name, held; change */
+	uint32_t nr_unfreed;               /* of these; change */
 	struct ext4_changes *changes_done; /* const; NULL: there is no record */
 
 	atomic64_t data_reads;
@@ -145,6 +163,7 @@ struct ext4_inode {
 	bool orphan;                  /* on the list on disk; fs->change */
 	bool unnamed;                 /* made without a name: may get one; fs->change */
 	bool stuck;                   /* could not be freed; fs->change */
+	bool unfreed;                 /* for want of memory: once more; fs->change */
 	bool gone;                    /* freed on the disk: every use is stale */
 	uint32_t open;                /* open references; fs->change */
 	struct list_head orphan_link; /* fs->change */

@@ -64,6 +64,25 @@ int __must_check ext4_op_extend(struct ext4_op *op, uint32_t credits);
 int ext4_op_abort(struct ext4_op *op, int err, const char *what);
 struct fs_time ext4_op_now(const struct ext4_op *op);
 
+/*
+ * See to it that the handle may change @credits blocks, and that memory for it is set aside.
+ * False: write the inodes, then ext4_op_restart().
+ */
+bool __must_check ext4_op_more(struct ext4_op *op, uint32_t credits);
+
+/* reserve.c */
+/*
+ * Set memory aside for a change with @credits, whose owner this thread becomes until
+ * ext4_reserve_end().  -ENOMEM.
+ */
+int __must_check ext4_reserve_begin(struct ext4_fs *fs, uint32_t credits);
+void ext4_reserve_end(struct ext4_fs *fs);
+/*
+ * Zeroed; for what a change needs for a moment, freed by kfree().  In a change this fails only for
+ * more than two blocks.
+ */
+void *ext4_alloc(struct ext4_fs *fs, size_t size);
+
 /* balloc.c */
 int __must_check ext4_balloc_init(struct ext4_fs *fs);
 void ext4_balloc_exit(struct ext4_fs *fs);
@@ -257,6 +276,10 @@ void ext4_open_ref(struct ext4_inode *in);
 void ext4_orphans_release(struct ext4_fs *fs);
 /* An inode may have lost its last name: free it if it is not open. */
 void ext4_evict_unused(struct ext4_inode *in);
+/* Free what could not be freed for want of memory. */
+void ext4_evict_again(struct ext4_fs *fs);
+/* After -ENOSPC: is it worth a second try? */
+bool ext4_room_after_sync(struct ext4_fs *fs);
 
 /* After the journal's start: changes are possible from here on. */
 int __must_check ext4_write_start(struct ext4_fs *fs);

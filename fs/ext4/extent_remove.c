@@ -16,6 +16,7 @@
 #include "extent_priv.h"
 
 #define ENTRY_LEN sizeof(struct ext4_extent)
+#define META_STEP 32u /* blocks of metadata that one step frees */
 
 /* A part of an extent: in the file and on the disk. */
 struct cut {
@@ -196,6 +197,27 @@ static bool is_middle(const struct ext4_path *p, const struct cut *c)
 	       c->lblk + (uint64_t)c->len != le32_to_cpu(e->lblk) + (uint64_t)extent_len(e);
 }
 
+/*
+ * One step frees blocks of two groups at most, so that credits and memory for it are bounded, and
+ * only a few of metadata, of which each block is revoked.  The rest of the extent stays in one
+ * piece, so a step needs no more room in the leaf than all of them do.
+ */
+static void cut_less(const struct ext4_fs *fs, const struct ext4_inode *in,
+		     const struct ext4_path *p, struct cut *c)
+{
+	const uint32_t max = (in->mode & S_IFMT) == S_IFREG ? fs->blocks_per_group : META_STEP;
+	const struct ext4_extent *e =
+		ext4_node_extent(p->level[p->depth].hdr, p->level[p->depth].at);
+
+	if (c->len <= max)
+		return;
+	if (c->lblk != le32_to_cpu(e->lblk)) {
+		c->lblk += c->len - max;
+		c->block += c->len - max;
+	}
+	c->len = max;
+}
+
 /* Cut the first mapped part of [@from, @to) out of the tree.  1: there is none. */
 static int cut_first(struct ext4_op *op, struct ext4_inode *in, uint64_t from, uint64_t to,
 		     struct cut *c)
@@ -206,6 +228,7 @@ static int cut_first(struct ext4_op *op, struct ext4_inode *in, uint64_t from, u
 	err = find_cut(in, from, to, &p, c);
 	if (err)
 		return err;
+	cut_less(op->fs, in, &p, c);
 	if (is_middle(&p, c)) {
 		ext4_path_put(&p);
 		err = ext4_extent_room(op, in, c->lblk, 1);
@@ -214,6 +237,7 @@ static int cut_first(struct ext4_op *op, struct ext4_inode *in, uint64_t from, u
 		ASSERT(err <= 0);
 		if (err)
 			return err;
+		cut_less(op->fs, in, &p, c);
 	}
 	err = cut_out(op, &p, c);
 	ext4_path_put(&p);
@@ -226,7 +250,7 @@ int ext4_extent_remove(struct ext4_op *op, struct ext4_inode *in, uint64_t from,
 	int err = 0;
 
 	while (!err) {
-		if (ext4_extend(op->h, EXT4_CREDITS_MAP)) {
+		if (!ext4_op_more(op, EXT4_CREDITS_MAP)) {
 			err = ext4_inode_write(op, in);
 			if (!err)
 				err = ext4_op_restart(op, EXT4_CREDITS_MAP);
@@ -311,7 +335,7 @@ int ext4_extent_shift(struct ext4_op *op, struct ext4_inode *in, uint32_t from, 
 
 	ASSERT(from >= down);
 	for (;;) {
-		if (ext4_extend(op->h, EXT4_CREDITS_MAP)) {
+		if (!ext4_op_more(op, EXT4_CREDITS_MAP)) {
 			err = ext4_inode_write(op, in);
 			if (!err)
 				err = ext4_op_restart(op, EXT4_CREDITS_MAP);

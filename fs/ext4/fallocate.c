@@ -19,7 +19,7 @@ static int allocate(struct ext4_op *op, struct ext4_inode *in, uint64_t lblk, ui
 	int err;
 
 	while (lblk < stop) {
-		if (ext4_extend(op->h, EXT4_CREDITS_MAP)) {
+		if (!ext4_op_more(op, EXT4_CREDITS_MAP)) {
 			err = ext4_inode_write(op, in);
 			if (!err)
 				err = ext4_op_restart(op, EXT4_CREDITS_MAP);
@@ -79,7 +79,7 @@ static int zero_range(struct ext4_op *op, struct ext4_inode *in, uint64_t off, u
 		err = allocate(op, in, off / in->fs->block_size,
 			       DIV_ROUND_UP(end, (uint64_t)in->fs->block_size));
 	for (at = first; at < last && !err; at += map.len) {
-		if (ext4_extend(op->h, EXT4_CREDITS_MAP)) {
+		if (!ext4_op_more(op, EXT4_CREDITS_MAP)) {
 			err = ext4_inode_write(op, in);
 			if (!err)
 				err = ext4_op_restart(op, EXT4_CREDITS_MAP);
@@ -182,6 +182,6 @@ int ext4_fallocate(struct ext4_inode *in, uint32_t mode, uint64_t off, uint64_t 
 				err = -EIO;
 		}
 		err = ext4_op_end(&op, in, err);
-	} while (err == -ENOSPC && !tries++ && ext4_has_busy(in->fs) && !ext4_sync(in->fs));
+	} while (err == -ENOSPC && !tries++ && ext4_room_after_sync(in->fs));
 	return err;
 }

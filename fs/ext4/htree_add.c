@@ -253,8 +253,8 @@ static int split_leaf(struct ext4_op *op, struct htree_walk *w, struct bcache_bu
 {
 	struct ext4_inode *dir = w->dir;
 	const uint32_t bs = op->fs->block_size;
-	struct hashed *e = kcalloc(bs / 12 + 1, sizeof(*e));
-	uint8_t *copy = kmalloc(bs);
+	struct hashed *e = ext4_alloc(op->fs, (bs / 12 + 1) * sizeof(*e));
+	uint8_t *copy = ext4_alloc(op->fs, bs);
 	struct bcache_buf *fresh = NULL;
 	uint32_t n, stay, hash, lblk;
 	int err = -ENOMEM;
@@ -399,7 +399,7 @@ int ext4_htree_make(struct ext4_op *op, struct ext4_inode *dir)
 {
 	const struct ext4_fs *fs = dir->fs;
 	struct bcache_buf *root, *leaf = NULL;
-	struct hashed *e = kcalloc(fs->block_size / 12 + 1, sizeof(*e));
+	struct hashed *e = ext4_alloc(op->fs, (fs->block_size / 12 + 1) * sizeof(*e));
 	struct htree_walk w = { .dir = dir };
 	uint32_t len, lblk, n, from;
 	int err;

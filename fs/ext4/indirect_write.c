@@ -115,6 +115,8 @@ int ext4_indirect_alloc(struct ext4_op *op, struct ext4_inode *in, uint32_t lblk
 	return err;
 }
 
+#define META_STEP 32u /* blocks of metadata that one step frees */
+
 /* A removal under way. */
 struct removal {
 	struct ext4_op *op;
@@ -122,22 +124,27 @@ struct removal {
 	uint64_t from, to; /* blocks of the file */
 };
 
-/* Free the data blocks that @ptrs[@i] to @ptrs[@end - 1] name, run by run, and clear them. */
-static int free_run(struct removal *r, le32_t *ptrs, uint32_t i, uint32_t end)
+/*
+ * Free the data blocks that @ptrs[*@i] and what follows before @ptrs[@end] name, as far as they are
+ * neighbours, and clear them.  One step: two groups at most, and few blocks of metadata.
+ */
+static int free_run(struct removal *r, le32_t *ptrs, uint32_t *i, uint32_t end)
 {
-	int err = 0;
+	const bool meta = (r->in->mode & S_IFMT) != S_IFREG;
+	const uint32_t max = meta ? META_STEP : r->in->fs->blocks_per_group;
+	uint32_t first, n = 1;
+	int err;
 
-	while (i < end && !err) {
-		const uint32_t first = le32_to_cpu(ptrs[i]);
-		uint32_t n = 1;
-
-		while (first && i + n < end && le32_to_cpu(ptrs[i + n]) == first + n)
-			n++;
-		if (first)
-			err = ext4_bfree(r->op, r->in, first, n, (r->in->mode & S_IFMT) != S_IFREG);
-		memset(&ptrs[i], 0, n * sizeof(*ptrs));
-		i += n;
-	}
+	while (*i < end && !ptrs[*i])
+		++*i;
+	if (*i >= end)
+		return 0;
+	first = le32_to_cpu(ptrs[*i]);
+	while (n < max && *i + n < end && le32_to_cpu(ptrs[*i + n]) == first + n)
+		n++;
+	err = ext4_bfree(r->op, r->in, first, n, meta);
+	memset(&ptrs[*i], 0, n * sizeof(*ptrs));
+	*i += n;
 	return err;
 }
 
@@ -150,14 +157,32 @@ static bool all_zero(const le32_t *ptrs, uint32_t nr)
 	return true;
 }
 
+/* The file is consistent as it is; go on with enough credits and memory. */
 static int more_credits(struct removal *r)
 {
 	int err;
 
-	if (!ext4_extend(r->op->h, EXT4_CREDITS_MAP))
+	if (ext4_op_more(r->op, EXT4_CREDITS_MAP))
 		return 0;
 	err = ext4_inode_write(r->op, r->in);
 	return err ? err : ext4_op_restart(r->op, EXT4_CREDITS_MAP);
+}
+
+/* Free the blocks that pointers @i to @end - 1 of @buf, a block of the last level, name. */
+static int remove_data(struct removal *r, struct bcache_buf *buf, uint32_t i, uint32_t end)
+{
+	int err = 0;
+
+	while (i < end && !err) {
+		err = more_credits(r);
+		if (!err)
+			err = ext4_write_access(r->op->h, buf);
+		if (!err)
+			err = free_run(r, (le32_t *)(void *)buf->data, &i, end);
+		if (!err)
+			err = ext4_dirty(r->op->h, buf);
+	}
+	return err;
 }
 
 static int remove_below(struct removal *r, le32_t *slot, unsigned int level, uint64_t first);
@@ -175,12 +200,8 @@ static int remove_pointers(struct removal *r, struct bcache_buf *buf, unsigned i
 		r->to <= first ? 0 : MIN(DIV_ROUND_UP(r->to - first, covers), (uint64_t)nr);
 	int err = 0;
 
-	if (level == 1) {
-		err = ext4_write_access(r->op->h, buf);
-		if (!err && lo < hi)
-			err = free_run(r, ptrs, (uint32_t)lo, (uint32_t)hi);
-		return err ? err : ext4_dirty(r->op->h, buf);
-	}
+	if (level == 1)
+		return remove_data(r, buf, (uint32_t)lo, (uint32_t)hi);
 	for (uint64_t i = lo; i < hi && !err; i++) {
 		le32_t now = ptrs[i];
 
@@ -233,11 +254,15 @@ int ext4_indirect_remove(struct ext4_op *op, struct ext4_inode *in, uint64_t fro
 	struct removal r = { .op = op, .in = in, .from = from, .to = to };
 	const unsigned int bits = in->fs->block_bits - 2;
 	uint64_t first = EXT4_NR_DIRECT;
+	uint32_t i = (uint32_t)MIN(from, (uint64_t)EXT4_NR_DIRECT);
 	int err = 0;
 
-	if (from < EXT4_NR_DIRECT)
-		err = free_run(&r, in->block, (uint32_t)from,
-			       (uint32_t)MIN(to, (uint64_t)EXT4_NR_DIRECT));
+	while (i < MIN(to, (uint64_t)EXT4_NR_DIRECT) && !err) {
+		err = more_credits(&r);
+		if (!err)
+			err = free_run(&r, in->block, &i,
+				       (uint32_t)MIN(to, (uint64_t)EXT4_NR_DIRECT));
+	}
 	for (unsigned int level = 1; level <= 3 && !err; level++) {
 		const uint64_t covers = 1ull << bits * level;
 		le32_t *slot = &in->block[EXT4_NR_DIRECT + level - 1];

@@ -84,7 +84,7 @@ static int file_to_blocks(struct ext4_op *op, struct ext4_inode *in, const uint8
 	if (!used)
 		return 0;
 	ASSERT(used <= bs);
-	block = kzalloc(bs);
+	block = ext4_alloc(op->fs, bs);
 	if (!block)
 		return -ENOMEM;
 	memcpy(block, copy, used);
@@ -107,7 +107,7 @@ int ext4_inline_to_blocks(struct ext4_op *op, struct ext4_inode *in)
 	/* At most three blocks: ask before anything is taken apart. */
 	if (ext4_avail(op, in) < 4)
 		return -ENOSPC;
-	copy = kmalloc(len);
+	copy = ext4_alloc(op->fs, len);
 	if (!copy)
 		return -ENOMEM;
 	ext4_inline_copy(in, 0, copy, len);

@@ -433,6 +433,7 @@ void ext4_unmount(struct ext4_fs *fs)
 		ext4_changes_stop(fs);
 	}
 	ext4_orphans_free(fs);
+	ext4_reserve_exit(fs);
 	if (fs->super_buf)
 		bcache_put(fs->super_buf);
 	lock_not_needed(&fs->inode_lock, "no inode is held, so no other thread is here");

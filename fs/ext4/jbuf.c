@@ -16,9 +16,9 @@
 
 #include "journal_priv.h"
 
-static struct jbuf *jbuf_new(struct bcache_buf *buf)
+static struct jbuf *jbuf_new(struct journal *j, struct bcache_buf *buf)
 {
-	struct jbuf *jb = kzalloc(sizeof(*jb));
+	struct jbuf *jb = ext4_small_alloc(j->fs);
 
 	if (!jb)
 		return NULL;
@@ -38,7 +38,7 @@ void jbuf_release_locked(struct journal *j, struct jbuf *jb)
 		return;
 	ASSERT(!jb->next && !jb->frozen && !jb->shadow);
 	buf->journal = NULL;
-	kfree(jb);
+	ext4_small_free(j->fs, jb);
 	bcache_put(buf);
 }
 
@@ -78,7 +78,7 @@ void jbuf_discard(struct journal *j, struct jbuf *jb)
 	if (jb->cp)
 		list_del(&jb->cp_link);
 	kfree(jb->frozen);
-	kfree(jb);
+	ext4_small_free(j->fs, jb);
 	buf->journal = NULL;
 	bcache_mark_clean(buf);
 	bcache_put(buf);
@@ -99,12 +99,12 @@ static int jbuf_get_and_lock(struct journal *j, struct bcache_buf *buf, struct j
 			return 0;
 		}
 		if (buf->journal) {
-			kfree(fresh);
+			ext4_small_free(j->fs, fresh);
 			*out = buf->journal;
 			return 0;
 		}
 		spin_unlock(&j->lock);
-		fresh = jbuf_new(buf);
+		fresh = jbuf_new(j, buf);
 		if (!fresh)
 			return -ENOMEM;
 	}
@@ -161,6 +161,20 @@ static bool is_shadow(struct journal *j, struct bcache_buf *buf)
 	return shadow;
 }
 
+/* Does the committing transaction still need a copy of @buf, or wait for its own turn? */
+static bool is_unlogged(struct journal *j, struct bcache_buf *buf)
+{
+	const struct jbuf *jb;
+	bool unlogged;
+
+	spin_lock(&j->lock);
+	jb = buf->journal;
+	unlogged = jb && jb->t && jb->t == j->committing && jb->modified && !jb->logged &&
+		   !jb->frozen && !j->error;
+	spin_unlock(&j->lock);
+	return unlogged;
+}
+
 static void charge_locked(struct ext4_handle *h) __must_hold(&h->j->lock)
 {
 	assert_spin_held(&h->j->lock);
@@ -213,8 +227,8 @@ static int file_and_lock(struct ext4_handle *h, struct bcache_buf *buf, bool fre
 			wait_event(&j->wait, !is_shadow(j, buf));
 		} else {
 			copy = kmalloc(j->fs->block_size);
-			if (!copy)
-				return -ENOMEM;
+			if (!copy) /* the commit, which waits for no handle by now, goes on */
+				wait_event(&j->wait, !is_unlogged(j, buf));
 		}
 	}
 }
@@ -229,13 +243,13 @@ static int cmp_revoke(const struct rb_node *a, const struct rb_node *b)
 	return x < y ? -1 : x > y;
 }
 
-void txn_free_revokes(struct ext4_transaction *t)
+void txn_free_revokes(struct ext4_fs *fs, struct ext4_transaction *t)
 {
 	struct rb_node *n;
 
 	while ((n = rb_first(&t->revokes)) != NULL) {
 		rb_erase(n, &t->revokes);
-		kfree(rb_entry(n, struct revoke_record, node));
+		ext4_small_free(fs, rb_entry(n, struct revoke_record, node));
 	}
 }
 
@@ -252,7 +266,7 @@ static void cancel_revoke_locked(struct journal *j, struct ext4_transaction *t, 
 
 		if (!cmp) {
 			rb_erase(n, &t->revokes);
-			kfree(rb_entry(n, struct revoke_record, node));
+			ext4_small_free(j->fs, rb_entry(n, struct revoke_record, node));
 			t->nr_revokes--;
 			return;
 		}
@@ -313,14 +327,14 @@ int ext4_revoke(struct ext4_handle *h, uint64_t block, struct bcache_buf *buf)
 		bcache_put(found);
 	if (err || !j->log)
 		return err;
-	rec = kzalloc(sizeof(*rec));
+	rec = ext4_small_alloc(j->fs);
 	if (!rec)
 		return -ENOMEM;
 	rec->block = block;
 	spin_lock(&h->j->lock);
 	err = add_revoke_locked(h, &rec);
 	spin_unlock(&h->j->lock);
-	kfree(rec);
+	ext4_small_free(j->fs, rec);
 	return err;
 }
 

@@ -24,6 +24,7 @@
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/hash.h>
+#include <lib/string.h>
 #include <mm/slab.h>
 
 #include "journal_priv.h"
@@ -84,12 +85,54 @@ static struct ext4_handle *find_mine_locked(struct journal *j, const struct thre
 	return NULL;
 }
 
-static struct ext4_transaction *txn_new(void)
+static struct ext4_transaction *take_spare(struct journal *j)
 {
-	struct ext4_transaction *t = kzalloc(sizeof(*t));
+	struct ext4_transaction *t;
+
+	spin_lock(&j->lock);
+	t = j->spare;
+	j->spare = NULL;
+	spin_unlock(&j->lock);
+	return t;
+}
+
+void txn_free(struct journal *j, struct ext4_transaction *t)
+{
+	spin_lock(&j->lock);
+	if (!j->spare) {
+		j->spare = t;
+		t = NULL;
+	}
+	spin_unlock(&j->lock);
+	kfree(t);
+}
+
+int journal_set_aside(struct journal *j)
+{
+	struct ext4_transaction *t;
+	bool have;
+
+	spin_lock(&j->lock);
+	have = j->spare != NULL;
+	spin_unlock(&j->lock);
+	if (have)
+		return 0;
+	t = kmalloc(sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	txn_free(j, t);
+	return 0;
+}
+
+static struct ext4_transaction *txn_new(struct journal *j)
+{
+	struct ext4_transaction *t = kmalloc(sizeof(*t));
 
 	if (!t)
+		t = take_spare(j);
+	if (!t)
 		return NULL;
+	memset(t, 0, sizeof(*t));
 	t->state = TXN_RUNNING;
 	t->started_ns = time_now_ns();
 	list_init(&t->bufs);
@@ -189,12 +232,13 @@ static int join(struct journal *j, struct ext4_handle *h, uint32_t credits)
 			break;
 		if (t)
 			err = overcome(j, ob, t, tid, all);
-		else if (!(fresh = txn_new()))
+		else if (!(fresh = txn_new(j)))
 			err = -ENOMEM;
 		if (err)
 			break;
 	}
-	kfree(fresh);
+	if (fresh)
+		txn_free(j, fresh);
 	return err == -ENOMEM || !err ? err : -EROFS;
 }
 
@@ -299,6 +343,19 @@ int ext4_extend(struct ext4_handle *h, uint32_t credits)
 	return ret;
 }
 
+/* Let the journal give back the memory that its transactions have. */
+static int give_back(struct journal *j)
+{
+	ext4_tid_t tid;
+	int err;
+
+	spin_lock(&j->lock);
+	tid = j->running ? j->running->tid : 0;
+	spin_unlock(&j->lock);
+	err = tid ? journal_commit(j, tid) : 0;
+	return err ? err : journal_checkpoint(j, UINT32_MAX);
+}
+
 int ext4_restart(struct ext4_handle *h, uint32_t credits)
 {
 	int err;
@@ -306,7 +363,11 @@ int ext4_restart(struct ext4_handle *h, uint32_t credits)
 	if (h->ended)
 		return -EROFS;
 	leave(h->j, h);
-	err = join(h->j, h, credits);
+	err = ext4_reserve_fill(h->fs, credits) ? give_back(h->j) : 0;
+	if (err) /* the journal was aborted */
+		err = -EROFS;
+	else
+		err = join(h->j, h, credits);
 	h->ended = err != 0;
 	if (err)
 		h->credits = 0;
@@ -503,10 +564,16 @@ int ext4_journal_start(struct ext4_fs *fs, struct log *log, uint32_t seq, bool t
 	j->tail_seq = seq;
 	j->commit_ns = COMMIT_AGE_NS;
 	set_limits(j);
+	lock_not_needed(&j->checkpoint_lock, "no other thread is here yet");
+	j->batch = blk_batch_new(fs->bd);
+	j->cp_batch = blk_batch_new(fs->bd);
+	j->cp_bufs = kcalloc(CHECKPOINT_BATCH, sizeof(struct bcache_buf *));
+	if (!j->batch || !j->cp_batch || !j->cp_bufs)
+		err = -ENOMEM;
 	if (log) {
-		j->batch = blk_batch_new(fs->bd);
 		j->control = kmalloc((size_t)JOURNAL_CONTROL * fs->block_size);
-		if (!j->batch || !j->control)
+		j->escaped = kmalloc(fs->block_size);
+		if (!j->control || !j->escaped)
 			err = -ENOMEM;
 	}
 	fs->journal = j;
@@ -566,7 +633,7 @@ static void discard_list(struct journal *j, struct list_head *txns)
 			list_del(&cb->link);
 			cb->fn(j->fs, cb, -EROFS);
 		}
-		txn_free_revokes(t);
+		txn_free_revokes(j->fs, t);
 		list_del(&t->link);
 		kfree(t);
 	}
@@ -584,9 +651,15 @@ void ext4_journal_free(struct ext4_fs *fs)
 	discard_list(j, &j->committed);
 	if (j->log)
 		log_free(j->log);
+	lock_not_needed(&j->checkpoint_lock, "no other thread is here any more");
 	if (j->batch)
 		blk_batch_free(j->batch);
+	if (j->cp_batch)
+		blk_batch_free(j->cp_batch);
+	kfree(j->cp_bufs);
 	kfree(j->control);
+	kfree(j->escaped);
+	kfree(j->spare);
 	kfree(j);
 	fs->journal = NULL;
 }

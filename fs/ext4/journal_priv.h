@@ -77,6 +77,8 @@ struct revoke_record {
 	uint64_t block;
 };
 
+static_assert(sizeof(struct jbuf) <= 96 && sizeof(struct revoke_record) <= 96, "EXT4_SMALL_LEN");
+
 struct ext4_handle {
 	struct ext4_fs *fs;
 	struct journal *j;
@@ -115,8 +117,9 @@ struct log {
 	uint32_t nr_fc; /* fast-commit blocks behind end */
 };
 
-#define HANDLE_BUCKETS  64u
-#define JOURNAL_CONTROL 64u /* descriptors and their like that are written together */
+#define HANDLE_BUCKETS   64u
+#define JOURNAL_CONTROL  64u  /* descriptors and their like that are written together */
+#define CHECKPOINT_BATCH 256u /* blocks that a checkpoint writes together */
 
 struct journal {
 	struct ext4_fs *fs;
@@ -143,10 +146,14 @@ struct journal {
 	bool started; /* the superblock on disk says where the log begins; the committer's */
 	ext4_tid_t flushed_tid __guarded_by(&lock); /* the last one that was not empty */
 	uint64_t nr_commits __guarded_by(&lock);
+	struct ext4_transaction *spare __guarded_by(&lock);
 	struct blk_batch *batch;      /* the committer's */
 	uint8_t *control;             /* the committer's: JOURNAL_CONTROL blocks */
+	uint8_t *escaped;             /* the committer's: a block that begins as the log's own do */
 	struct mutex checkpoint_lock; /* RANK_FS_JOURNAL */
-	struct thread *thread;        /* commits by time; NULL: none */
+	struct blk_batch *cp_batch __guarded_by(&checkpoint_lock);
+	struct bcache_buf **cp_bufs __guarded_by(&checkpoint_lock); /* CHECKPOINT_BATCH */
+	struct thread *thread; /* commits by time; NULL: none */
 	bool stop __guarded_by(&lock);
 	uint64_t commit_ns; /* const: age at which a transaction is committed */
 };
@@ -188,7 +195,20 @@ void ext4_rw_stop(struct ext4_fs *fs);
 /* recover.c: replay what is committed.  *@seq: the number after the last one. */
 int __must_check log_recover(struct ext4_fs *fs, struct log *log, uint32_t *seq);
 
+/* reserve.c: see also ext4_write.h */
+#define EXT4_SMALL_LEN 96u
+void ext4_reserve_init(struct ext4_fs *fs);
+void ext4_reserve_exit(struct ext4_fs *fs);
+/* As ext4_reserve_begin(), for the next step of the same change. */
+int __must_check ext4_reserve_fill(struct ext4_fs *fs, uint32_t credits);
+/* EXT4_SMALL_LEN zeroed bytes: for what a transaction keeps.  Freed by ext4_small_free(). */
+void *ext4_small_alloc(struct ext4_fs *fs);
+void ext4_small_free(struct ext4_fs *fs, void *p);
+
 /* journal.c */
+/* Have a transaction in hand, so that a restart needs no memory.  -ENOMEM. */
+int __must_check journal_set_aside(struct journal *j);
+void txn_free(struct journal *j, struct ext4_transaction *t);
 uint32_t txn_log_need(const struct journal *j, uint32_t nr_bufs, uint32_t nr_revokes);
 /* Take over @log (NULL: none) and begin; @timed: with a thread that commits by age. */
 int __must_check ext4_journal_start(struct ext4_fs *fs, struct log *log, uint32_t seq, bool timed);
@@ -203,7 +223,7 @@ bool journal_abort(struct journal *j, int err);
 void jbuf_release_locked(struct journal *j, struct jbuf *jb) __must_hold(&j->lock);
 void jbuf_refile_locked(struct journal *j, struct jbuf *jb) __must_hold(&j->lock);
 void jbuf_discard(struct journal *j, struct jbuf *jb);
-void txn_free_revokes(struct ext4_transaction *t);
+void txn_free_revokes(struct ext4_fs *fs, struct ext4_transaction *t);
 
 /* commit.c */
 /* Commit the running transaction if it is @tid or older, and wait for that. */

@@ -15,6 +15,7 @@
 #include <lib/errno.h>
 
 #include "ext4_write.h"
+#include "journal_priv.h"
 
 /* Insert @in by its address, once. */
 static void add_inode(struct ext4_op *op, struct ext4_inode *in)
@@ -41,22 +42,30 @@ int ext4_op_begin(struct ext4_op *op, struct ext4_fs *fs, uint32_t credits,
 		  const struct fs_change *ch, struct ext4_inode *const *inodes, unsigned int nr)
 	__no_lock_analysis("locks of a list")
 {
+	int err;
+
 	*op = (struct ext4_op){ .fs = fs, .ch = ch };
 	for (unsigned int i = 0; i < nr; i++) {
 		if (inodes[i])
 			add_inode(op, inodes[i]);
 	}
+	credits = MIN(credits + EXT4_CHANGE_CREDITS, ext4_max_credits(fs));
 	mutex_lock(&fs->change);
 	for (unsigned int i = 0; i < op->nr_inodes; i++)
 		rwsem_write_lock(&op->inodes[i]->lock);
-	op->h = ext4_begin(fs, MIN(credits + EXT4_CHANGE_CREDITS, ext4_max_credits(fs)));
-	if (!IS_ERR(op->h))
-		return 0;
-	if (PTR_ERR(op->h) == -EROFS)
+	err = ext4_reserve_begin(fs, credits);
+	if (!err) {
+		op->h = ext4_begin(fs, credits);
+		if (!IS_ERR(op->h))
+			return 0;
+		err = (int)PTR_ERR(op->h);
+		ext4_reserve_end(fs);
+	}
+	if (err == -EROFS)
 		WRITE_ONCE(fs->base.read_only, true);
 	mutex_unlock(&fs->change);
 	ext4_op_unlock(op);
-	return (int)PTR_ERR(op->h);
+	return err;
 }
 
 int ext4_op_record(struct ext4_op *op, const struct ext4_inode *in)
@@ -87,6 +96,7 @@ int ext4_op_finish(struct ext4_op *op, struct ext4_inode *in, int err)
 	if (!err)
 		err = ext4_op_record(op, in);
 	end_err = ext4_end(op->h);
+	ext4_reserve_end(op->fs);
 	mutex_unlock(&op->fs->change);
 	return err ? err : end_err;
 }
@@ -103,11 +113,15 @@ int ext4_op_restart(struct ext4_op *op, uint32_t credits)
 	return ext4_restart(op->h, MIN(credits + EXT4_CHANGE_CREDITS, ext4_max_credits(op->fs)));
 }
 
+bool ext4_op_more(struct ext4_op *op, uint32_t credits)
+{
+	credits += EXT4_CHANGE_CREDITS;
+	return !ext4_extend(op->h, credits) && !ext4_reserve_fill(op->fs, credits);
+}
+
 int ext4_op_extend(struct ext4_op *op, uint32_t credits)
 {
-	const int err = ext4_extend(op->h, credits + EXT4_CHANGE_CREDITS);
-
-	return err == 1 ? ext4_op_restart(op, credits) : err;
+	return ext4_op_more(op, credits) ? 0 : ext4_op_restart(op, credits);
 }
 
 int ext4_op_abort(struct ext4_op *op, int err, const char *what)

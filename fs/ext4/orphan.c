@@ -16,7 +16,6 @@
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <mm/slab.h>
 
 #include "group.h"
 #include "journal_priv.h"
@@ -26,6 +25,7 @@ struct orphan {
 	struct rb_node node;   /* ext4_fs.orphan_tree */
 	uint32_t ino;
 };
+static_assert(sizeof(struct orphan) <= EXT4_SMALL_LEN, "a small object");
 
 static int cmp_orphan(const struct rb_node *a, const struct rb_node *b)
 {
@@ -90,7 +90,7 @@ static int set_first(struct ext4_handle *h, uint32_t ino)
 int ext4_orphan_add(struct ext4_handle *h, uint32_t ino)
 {
 	struct ext4_fs *fs = ext4_handle_fs(h);
-	struct orphan *o = kzalloc(sizeof(*o));
+	struct orphan *o = ext4_small_alloc(fs);
 	uint32_t first = 0;
 	int err = 0;
 
@@ -112,7 +112,7 @@ int ext4_orphan_add(struct ext4_handle *h, uint32_t ino)
 	o = NULL;
 out:
 	mutex_unlock(&fs->orphan_lock);
-	kfree(o);
+	ext4_small_free(fs, o);
 	return err;
 }
 
@@ -142,7 +142,7 @@ int ext4_orphan_del(struct ext4_handle *h, uint32_t ino)
 		}
 	}
 	mutex_unlock(&fs->orphan_lock);
-	kfree(o);
+	ext4_small_free(fs, o);
 	return err;
 }
 
@@ -175,7 +175,7 @@ static int check_in_use(struct ext4_fs *fs, uint32_t ino)
 /* Put @ino at the list's end. */
 static int append(struct ext4_fs *fs, uint32_t ino)
 {
-	struct orphan *o = kzalloc(sizeof(*o));
+	struct orphan *o = ext4_small_alloc(fs);
 	bool again;
 
 	if (!o)
@@ -188,7 +188,7 @@ static int append(struct ext4_fs *fs, uint32_t ino)
 	mutex_unlock(&fs->orphan_lock);
 	if (!again)
 		return 0;
-	kfree(o);
+	ext4_small_free(fs, o);
 	return ext4_corrupt(fs, "orphan list: inode %u is on it twice", ino);
 }
 
@@ -240,6 +240,6 @@ void ext4_orphans_free(struct ext4_fs *fs)
 	list_for_each_entry_safe(o, next, &fs->orphans, link) {
 		list_del(&o->link);
 		rb_erase(&o->node, &fs->orphan_tree);
-		kfree(o);
+		ext4_small_free(fs, o);
 	}
 }

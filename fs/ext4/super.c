@@ -368,6 +368,7 @@ static struct ext4_fs *fs_new(struct blkdev *bd, const struct fs_mount_options *
 	mutex_init(&fs->super_lock, "ext4-super", RANK_FS_SUPER);
 	mutex_init(&fs->orphan_lock, "ext4-orphans", RANK_FS_ORPHAN);
 	list_init(&fs->orphans);
+	ext4_reserve_init(fs);
 	for (unsigned int i = 0; i < EXT4_GROUP_LOCKS; i++) {
 		mutex_init(&fs->locks->group[i], "ext4-group", RANK_FS_GROUP);
 		mutex_init(&fs->locks->raw[i], "ext4-raw-inode", RANK_FS_RAW);

@@ -71,7 +71,7 @@ static int map_all(struct write *w)
 	int err = 0;
 
 	while (lblk < stop && !err) {
-		if (ext4_extend(w->op.h, EXT4_CREDITS_MAP)) {
+		if (!ext4_op_more(&w->op, EXT4_CREDITS_MAP)) {
 			err = flush_part(w);
 			if (err)
 				return err;
@@ -221,7 +221,7 @@ int ext4_write_pages(struct ext4_inode *in, uint64_t off, uint64_t len, void *co
 		return -EFBIG;
 	do {
 		err = write_once(in, off, len, pages, new_size, ch);
-	} while (err == -ENOSPC && !tries++ && ext4_has_busy(in->fs) && !ext4_sync(in->fs));
+	} while (err == -ENOSPC && !tries++ && ext4_room_after_sync(in->fs));
 	return err;
 }
 

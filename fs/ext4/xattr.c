@@ -19,6 +19,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
+#include "ext4_write.h"
 #include "xattr_priv.h"
 
 static const struct prefix {
@@ -112,8 +113,8 @@ int xattr_load(struct ext4_inode *in, struct xattr_sets *s)
 	int err;
 
 	assert_rwsem_held(&in->lock);
-	*s = (struct xattr_sets){ 0 };
-	s->bytes = kmalloc(in->fs->inode_size + in->fs->block_size);
+	*s = (struct xattr_sets){ .body = { .fs = in->fs }, .block = { .fs = in->fs } };
+	s->bytes = ext4_alloc(in->fs, in->fs->inode_size + in->fs->block_size);
 	if (!s->bytes)
 		return -ENOMEM;
 	memcpy(s->bytes, in->raw, in->fs->inode_size);

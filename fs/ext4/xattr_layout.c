@@ -10,6 +10,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
+#include "ext4_write.h"
 #include "xattr_priv.h"
 
 #define PAD(n) ((uint32_t)ALIGN_UP((size_t)(n), (size_t)4))
@@ -23,7 +24,7 @@ int xattr_add(struct xattr_set *set, const struct xattr_item *item)
 {
 	if (set->nr == set->room) {
 		const uint32_t room = set->room ? set->room * 2 : 8;
-		struct xattr_item *items = kcalloc(room, sizeof(*items));
+		struct xattr_item *items = ext4_alloc(set->fs, room * sizeof(*items));
 
 		if (!items)
 			return -ENOMEM;

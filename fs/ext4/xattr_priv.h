@@ -23,6 +23,7 @@ struct xattr_item {
 };
 
 struct xattr_set {
+	struct ext4_fs *fs; /* for memory */
 	struct xattr_item *items;
 	uint32_t nr;
 	uint32_t room;

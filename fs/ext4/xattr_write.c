@@ -236,7 +236,7 @@ out:
 static int set_acl(struct ext4_op *op, struct ext4_inode *in, struct xattr_item *item,
 		   const struct fs_xattr *x, uint32_t flags)
 {
-	uint8_t *disk = kmalloc(x->value_len + 8);
+	uint8_t *disk = ext4_alloc(op->fs, x->value_len + 8);
 	size_t len;
 	uint32_t mode;
 	bool exact;
@@ -305,7 +305,7 @@ int ext4_acl_chmod(struct ext4_op *op, struct ext4_inode *in)
 		item = xattr_find(&s.block, XATTR_INDEX_ACL_ACCESS, "", 0);
 	if (item) {
 		changed = *item;
-		disk = kmalloc(item->value_len + 1);
+		disk = ext4_alloc(op->fs, item->value_len + 1);
 		err = disk ? 0 : -ENOMEM;
 		if (!err) {
 			memcpy(disk, item->value, item->value_len);

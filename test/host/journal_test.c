@@ -494,9 +494,9 @@ static bool truncation_fails(struct ktest *t, long n)
 	err = fs_setattr(in, &attr, &ch);
 	shim_fail_alloc_after(-1);
 	fs_inode_stat(in, &st);
-	if (!ext4_aborted(r.fs))
-		EXPECT_EQ(t, st.size, err ? 4u * 65536u : 1000u);
-	if (err && !ext4_aborted(r.fs)) {
+	EXPECT_FALSE(t, ext4_aborted(r.fs));
+	EXPECT_EQ(t, st.size, err ? 4u * 65536u : 1000u);
+	if (err) {
 		MUST(!fs_read_pages(in, 0, pages, 1));
 		EXPECT_EQ(t, page[999], 'x');
 		EXPECT_EQ(t, page[1000], 'x');
@@ -513,7 +513,7 @@ static void a_truncation_that_fails_changes_nothing(struct ktest *t)
 
 	while (truncation_fails(t, n))
 		n++;
-	EXPECT_GT(t, n, 2);
+	EXPECT_GT(t, n, 0);
 }
 
 static uint32_t seen[8], nr_seen;

@@ -19,8 +19,10 @@
 #include <lib/list.h>
 #include <lib/types.h>
 
+struct blk_batch;
 struct blkdev;
 struct bcache;
+struct thread;
 
 struct bcache_buf {
 	uint8_t *data;  /* block_size bytes; changed only while pinned */
@@ -95,8 +97,18 @@ bool bcache_is_dirty(struct bcache_buf *buf);
  * Write those of the @nr held buffers that are dirty and not pinned, and wait for it.  Returns the
  * first error, after trying all.  Sorts @bufs by block.  Durable after blk_flush() only.
  * @pinned: write pinned ones too; the caller, whose pins they are, sees to it that none changes.
+ * @batch: empty, of the cache's device; so that no memory is needed.
  */
-int __must_check bcache_write(struct bcache *bc, struct bcache_buf **bufs, size_t nr, bool pinned);
+int __must_check bcache_write(struct bcache *bc, struct blk_batch *batch, struct bcache_buf **bufs,
+			      size_t nr, bool pinned);
+
+/*
+ * Have @nr spare buffers at least, for the owner: bcache_get() takes them when there is no memory
+ * for others and no unused buffer to use again.  -ENOMEM.
+ */
+int __must_check bcache_set_aside(struct bcache *bc, uint32_t nr);
+/* The one thread that may take spare buffers; NULL: none. */
+void bcache_set_owner(struct bcache *bc, struct thread *owner);
 
 uint64_t bcache_nr_dirty(struct bcache *bc);
 /* Buffers that the cache was made for. */
