@@ -212,7 +212,7 @@ static int create(struct ext4_op *op, struct ext4_inode *dir, const char *name, 
 /* Once more after a commit, if that may free blocks. */
 static bool try_again(struct ext4_fs *fs, int err, unsigned int *tries)
 {
-	return err == -ENOSPC && !(*tries)++ && ext4_has_busy(fs) && !ext4_sync(fs);
+	return err == -ENOSPC && !(*tries)++ && ext4_room_after_sync(fs);
 }
 
 static int create_once(struct ext4_inode *dir, const char *name, size_t len,
@@ -264,14 +264,15 @@ static int become_orphan(struct ext4_op *op, struct ext4_inode *in)
 {
 	int err;
 
-	if (in->orphan)
-		return 0;
-	err = ext4_orphan_add(op->h, in->ino);
+	/* A truncation that failed may have left it on the disk's list. */
+	err = in->orphan ? 0 : ext4_orphan_add(op->h, in->ino);
 	if (err)
 		return err;
 	in->orphan = true;
-	ext4_inode_hold(in);
-	list_add_tail(&in->orphan_link, &op->fs->nameless);
+	if (list_empty(&in->orphan_link)) {
+		ext4_inode_hold(in);
+		list_add_tail(&in->orphan_link, &op->fs->nameless);
+	}
 	return 0;
 }
 

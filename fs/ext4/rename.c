@@ -199,7 +199,7 @@ static int move(struct rename *r)
 		err = ext4_dir_set(op, r->to, r->to_name, r->to_len, r->in->ino, r->in->mode);
 	else
 		err = ext4_dir_add(op, r->to, r->to_name, r->to_len, r->in->ino, r->in->mode);
-	if (err == -ENOSPC && r->whiteout) {
+	if (err && r->whiteout && !ext4_aborted(op->fs)) {
 		const int free_err = ext4_ifree(op, r->whiteout);
 
 		ext4_inode_forget(r->whiteout);
@@ -319,7 +319,7 @@ int ext4_rename(struct ext4_inode *from, const char *name, size_t len, struct ex
 		return err;
 	do {
 		err = rename_once(&r, ch);
-		if (err == -ENOSPC && !tries++ && ext4_has_busy(from->fs) && !ext4_sync(from->fs))
+		if (err == -ENOSPC && !tries++ && ext4_room_after_sync(from->fs))
 			err = -EAGAIN;
 	} while (err == -EAGAIN);
 	return err;

@@ -38,8 +38,53 @@ static int check(const struct ext4_inode *in, const struct fs_attr *a)
 	return a->size > ext4_max_size(in) ? -EFBIG : 0;
 }
 
+/* The fields that a change of attributes puts back when it fails. */
+struct attributes {
+	uint32_t mode, uid, gid, flags;
+	struct fs_time atime, mtime, ctime;
+};
+
+static struct attributes attributes_of(const struct ext4_inode *in)
+{
+	return (struct attributes){ .mode = in->mode,
+				    .uid = in->uid,
+				    .gid = in->gid,
+				    .flags = in->flags,
+				    .atime = in->atime,
+				    .mtime = in->mtime,
+				    .ctime = in->ctime };
+}
+
+/* The change failed with @err: all is as it was, the ACL that followed the mode as well. */
+static int put_back(struct ext4_op *op, struct ext4_inode *in, const struct attributes *old,
+		    const struct fs_attr *a, int err)
+{
+	/* A truncation may have moved the contents out of the inode before it failed. */
+	const uint32_t inline_data = in->flags & EXT4_FL_INLINE_DATA;
+	const uint32_t extents = in->flags & EXT4_FL_EXTENTS;
+	int again = 0;
+
+	if (ext4_aborted(op->fs))
+		return err;
+	in->mode = old->mode;
+	in->uid = old->uid;
+	in->gid = old->gid;
+	in->flags = (old->flags & ~(uint32_t)(EXT4_FL_INLINE_DATA | EXT4_FL_EXTENTS)) |
+		    inline_data | extents;
+	in->atime = old->atime;
+	in->mtime = old->mtime;
+	in->ctime = old->ctime;
+	if (a->mask & FS_SET_MODE) {
+		again = ext4_acl_chmod(op, in);
+		if (!again)
+			again = ext4_inode_write(op, in);
+	}
+	return again ? ext4_op_abort(op, again, "putting attributes back") : err;
+}
+
 static int set(struct ext4_op *op, struct ext4_inode *in, const struct fs_attr *a)
 {
+	const struct attributes old = attributes_of(in);
 	int err;
 
 	err = check(in, a);
@@ -48,8 +93,10 @@ static int set(struct ext4_op *op, struct ext4_inode *in, const struct fs_attr *
 	if (a->mask & FS_SET_MODE) {
 		in->mode = (in->mode & S_IFMT) | (a->mode & ~S_IFMT);
 		err = ext4_acl_chmod(op, in);
-		if (err)
+		if (err) {
+			in->mode = old.mode;
 			return err;
+		}
 	}
 	if (a->mask & FS_SET_UID)
 		in->uid = a->uid;
@@ -64,8 +111,10 @@ static int set(struct ext4_op *op, struct ext4_inode *in, const struct fs_attr *
 		in->mtime = a->mtime;
 	/* Truncating writes the inode, before its first transaction ends and afterwards. */
 	if (a->mask & FS_SET_SIZE)
-		return ext4_truncate(op, in, a->size);
-	return ext4_inode_write(op, in);
+		err = ext4_truncate(op, in, a->size);
+	else
+		err = ext4_inode_write(op, in);
+	return err ? put_back(op, in, &old, a, err) : 0;
 }
 
 int ext4_setattr(struct ext4_inode *in, const struct fs_attr *attr, const struct fs_change *ch)

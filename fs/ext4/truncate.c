@@ -32,7 +32,7 @@ int ext4_zero_part(struct ext4_op *op, struct ext4_inode *in, uint64_t from, uin
 	err = ext4_map_blocks(in, (uint32_t)(from >> fs->block_bits), 1, &map);
 	if (err || map.type != EXT4_MAP_DATA)
 		return err;
-	block = kmalloc(fs->block_size);
+	block = ext4_alloc(fs, fs->block_size);
 	if (!block)
 		return -ENOMEM;
 	sector = map.block << (fs->block_bits - BLK_SECTOR_SHIFT);
@@ -49,9 +49,10 @@ static int truncate_inline(struct ext4_op *op, struct ext4_inode *in, uint64_t s
 {
 	const uint32_t room = ext4_inline_capacity(in);
 
-	if (size > room) {
-		const int err = ext4_inline_to_blocks(op, in);
+	int err;
 
+	if (size > room) {
+		err = ext4_inline_to_blocks(op, in);
 		if (err)
 			return err;
 	} else {
@@ -65,7 +66,22 @@ static int truncate_inline(struct ext4_op *op, struct ext4_inode *in, uint64_t s
 		ext4_inline_sync(in);
 	}
 	in->size = size;
-	return ext4_inode_write(op, in);
+	err = ext4_inode_write(op, in);
+	return err ? ext4_op_abort(op, err, "truncating a file") : 0;
+}
+
+/* Read the whole map from block @from on: what cannot be read is told before anything changes. */
+static int check_map(struct ext4_inode *in, uint64_t from)
+{
+	const uint64_t stop = ext4_max_size(in) >> in->fs->block_bits;
+	struct ext4_map map = { 0 };
+	int err = 0;
+
+	for (; from < stop && !err; from += map.len) {
+		err = ext4_map_blocks(in, (uint32_t)from, (uint32_t)(stop - from), &map);
+		ASSERT(err || map.len);
+	}
+	return err;
 }
 
 int ext4_truncate(struct ext4_op *op, struct ext4_inode *in, uint64_t size)
@@ -79,6 +95,9 @@ int ext4_truncate(struct ext4_op *op, struct ext4_inode *in, uint64_t size)
 	if (in->flags & EXT4_FL_INLINE_DATA)
 		return truncate_inline(op, in, size);
 	/* It may fail, and then nothing has changed: not the size, not the bytes behind it. */
+	err = check_map(in, end);
+	if (err)
+		return err;
 	if (!was_orphan) {
 		err = ext4_orphan_add(op->h, in->ino);
 		if (err)
@@ -109,7 +128,8 @@ int ext4_truncate(struct ext4_op *op, struct ext4_inode *in, uint64_t size)
 	}
 	if (!err)
 		err = ext4_inode_write(op, in);
-	return err;
+	/* Blocks behind the end would show what is in them when the file grows. */
+	return err ? ext4_op_abort(op, err, "truncating a file") : 0;
 }
 
 /* Does the inode have blocks of its own to free? */
@@ -134,10 +154,17 @@ int ext4_evict(struct ext4_op *op, struct ext4_inode *in)
 	ASSERT(!in->nlink && in->orphan && !in->gone);
 	op->fs->delayed -= in->delayed;
 	in->delayed = 0;
+	if (has_blocks(in))
+		err = check_map(in, 0);
+	if (err)
+		return err;
 	if ((in->mode & S_IFMT) == S_IFREG && !(in->flags & EXT4_FL_INLINE_DATA))
 		in->size = 0;
-	if (has_blocks(in))
+	if (has_blocks(in)) {
 		err = ext4_map_remove(op, in, 0, (uint64_t)UINT32_MAX + 1);
+		if (err && !ext4_aborted(op->fs))
+			return ext4_op_abort(op, err, "freeing a file");
+	}
 	if (!err)
 		err = ext4_op_extend(op, EXT4_CREDITS_MAP);
 	if (!err)
@@ -155,6 +182,8 @@ int ext4_evict(struct ext4_op *op, struct ext4_inode *in)
 	if (err)
 		return err;
 	list_del(&in->orphan_link);
+	op->fs->nr_unfreed -= in->unfreed;
+	in->unfreed = false;
 	ext4_inode_forget(in);
 	return 0;
 }

@@ -8,4 +8,5 @@ crash-folders := fs/bcache fs/ext4
 crash-exclude := fs/%_test.o
 crash-objs := drivers/block/blkbatch.o drivers/block/blkdev.o test/host/crash_test.o \
 	test/host/damage_test.o \
+	test/host/shortage_test.o \
 	test/host/journal_test.o test/host/logdisk.o test/host/remount_test.o

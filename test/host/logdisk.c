@@ -32,6 +32,7 @@ struct logdisk {
 	size_t nr_events;
 	size_t max_events;
 	size_t fail_at;
+	bool reads_fail; /* atomic */
 };
 
 static void *must(void *p)
@@ -62,6 +63,8 @@ static int transfer(struct logdisk *d, const struct blk_req *req)
 	uint64_t at = req->sector << BLK_SECTOR_SHIFT;
 
 	if (req->op != BLK_READ && d->nr_events >= d->fail_at)
+		return -EIO;
+	if (req->op == BLK_READ && __atomic_load_n(&d->reads_fail, __ATOMIC_SEQ_CST))
 		return -EIO;
 	if (req->op == BLK_FLUSH)
 		record(d, 0, NULL, 0, false);
@@ -155,6 +158,11 @@ size_t logdisk_nr_events(const struct logdisk *d)
 void logdisk_fail_at(struct logdisk *d, size_t nr)
 {
 	d->fail_at = nr;
+}
+
+void logdisk_fail_reads(struct logdisk *d, bool fail)
+{
+	__atomic_store_n(&d->reads_fail, fail, __ATOMIC_SEQ_CST);
 }
 
 static void save(const uint8_t *data, uint64_t len, const char *path)

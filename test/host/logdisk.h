@@ -24,6 +24,8 @@ uint8_t *logdisk_bytes(struct logdisk *d);
 size_t logdisk_nr_events(const struct logdisk *d);
 /* From now on write number @nr and all later ones fail (SIZE_MAX: none). */
 void logdisk_fail_at(struct logdisk *d, size_t nr);
+/* From now on all reads fail, or none. */
+void logdisk_fail_reads(struct logdisk *d, bool fail);
 /*
  * Write to @path what the disk may hold after a power cut behind event number @at: every write that
  * a flush or FUA made durable, and each of the others whole, in part
