@@ -32,6 +32,10 @@
 #define FIOCLEX     0x5451u
 #define FIOASYNC    0x5452u
 #define FICLONE     0x40049409u
+#define FIOSETOWN   0x8901u
+#define SIOCSPGRP   0x8902u
+#define FIOGETOWN   0x8903u
+#define SIOCGPGRP   0x8904u
 
 struct linux_winsize {
 	uint16_t row, col, xpixel, ypixel;

@@ -106,6 +106,8 @@ struct linux_stack {
 #define CLD_TRAPPED   4
 #define CLD_STOPPED   5
 #define CLD_CONTINUED 6
+#define POLL_IN       1
+#define POLL_OUT      2
 
 /* The first 48 bytes, all that the kernel fills; the other 80 are zero. */
 struct linux_siginfo {
@@ -128,6 +130,10 @@ struct linux_siginfo {
 				int32_t status; /* SIGCHLD: exit code or signal */
 			};
 			int64_t utime, stime; /* SIGCHLD: clock ticks */
+		};
+		struct {
+			int64_t band; /* SIGIO, or as F_SETSIG says: POLL* of poll() */
+			int32_t fd;
 		};
 		uint64_t addr; /* faults */
 		uint64_t words[4];

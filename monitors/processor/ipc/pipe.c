@@ -525,9 +525,10 @@ static void pipe_release(struct file *f)
 	pipe_put(p);
 }
 
-#define PIPE_FILE_OPS                                                                   \
-	.read = pipe_read, .write = pipe_write, .ioctl = pipe_ioctl, .poll = pipe_poll, \
-	.poll_wait = pipe_poll_wait, .poll_wait_out = pipe_poll_wait_out, .release = pipe_release
+#define PIPE_FILE_OPS                                                                    \
+	.read = pipe_read, .write = pipe_write, .ioctl = pipe_ioctl, .poll = pipe_poll,  \
+	.async = true, .poll_wait = pipe_poll_wait, .poll_wait_out = pipe_poll_wait_out, \
+	.release = pipe_release
 
 static const struct file_ops pipe_ops = {
 	.name = "pipe",

@@ -17,6 +17,7 @@
 #include <kernel/printk.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <processor/ipc/async.h>
 #include <processor/process/process.h>
 #include <processor/syscall/strace.h>
 
@@ -321,6 +322,7 @@ void signal_return_work(struct pt_regs *regs)
 	struct process *p = t->process;
 	struct step s = { 0 };
 
+	async_send(); /* its own call may have made a file ready */
 	for (;;) {
 		switch (next_step(p, t, &s)) {
 		case NEXT_END:

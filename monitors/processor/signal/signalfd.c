@@ -36,6 +36,14 @@ static bool is_fault(int signo)
 	       signo == SIGTRAP;
 }
 
+/* As Linux: codes of O_ASYNC, but where the signal gives these codes a meaning of its own. */
+static bool is_about_file(const struct linux_siginfo *info)
+{
+	return info->code == SI_SIGIO ||
+	       ((info->code == POLL_IN || info->code == POLL_OUT) && info->signo != SIGCHLD &&
+		info->signo != SIGSYS && !is_fault(info->signo));
+}
+
 static void describe(const struct linux_siginfo *info, struct linux_signalfd_siginfo *out)
 {
 	*out = (struct linux_signalfd_siginfo){
@@ -52,6 +60,11 @@ static void describe(const struct linux_siginfo *info, struct linux_signalfd_sig
 	}
 	if (info->code > SI_USER && info->code < SI_KERNEL && is_fault(info->signo)) {
 		out->addr = info->addr;
+		return;
+	}
+	if (is_about_file(info)) {
+		out->band = (uint32_t)info->band;
+		out->fd = info->fd;
 		return;
 	}
 	out->pid = info->pid;

@@ -382,6 +382,7 @@ static const struct file_ops socket_file_ops = {
 	.poll = socket_poll,
 	.poll_wait = socket_poll_wait,
 	.poll_wait_out = socket_poll_wait_out,
+	.async = true,
 	.release = socket_release,
 };
 

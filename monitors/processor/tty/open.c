@@ -411,6 +411,18 @@ static struct waitqueue *tty_poll_wait(struct file *f)
 	return &tty->changed;
 }
 
+/* Its foreground group is the first owner of a terminal with O_ASYNC. */
+static uint32_t tty_async_group(struct file *f)
+{
+	struct tty *tty = f->private;
+	uint32_t pgrp;
+
+	spin_lock(&tty->lock);
+	pgrp = tty->pgrp;
+	spin_unlock(&tty->lock);
+	return pgrp;
+}
+
 static void tty_release(struct file *f)
 {
 	struct tty *tty = f->private;
@@ -438,6 +450,8 @@ static const struct file_ops tty_ops = {
 	.ioctl = tty_ioctl,
 	.poll = tty_poll,
 	.poll_wait = tty_poll_wait,
+	.async = true,
+	.async_group = tty_async_group,
 	.release = tty_release,
 };
 

@@ -304,6 +304,12 @@ static struct waitqueue *master_poll_wait(struct file *f)
 	return &tty->far;
 }
 
+/* No group of its own: the first owner of a master with O_ASYNC is the process. */
+static uint32_t master_async_group(struct file *f)
+{
+	return 0;
+}
+
 static void signal_leader(uint32_t session, int signo)
 {
 	const struct linux_siginfo info = { .signo = signo, .code = SI_KERNEL };
@@ -347,6 +353,8 @@ static const struct file_ops master_ops = {
 	.ioctl = master_ioctl,
 	.poll = master_poll,
 	.poll_wait = master_poll_wait,
+	.async = true,
+	.async_group = master_async_group,
 	.release = master_release,
 };
 

@@ -2,16 +2,17 @@
 /*
  * fcntl, and the ioctls that every file has.
  *
- * Limits:	O_ASYNC cannot be set: F_SETFL leaves it out, FIOASYNC answers ENOTTY. F_SETOWN is
- *		kept and told, but SIGIO is never sent. No leases, no directory notification.
+ * Limits:	no leases, no directory notification.
  */
 #include <abi/fcntl.h>
 #include <abi/ioctl.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
+#include <processor/ipc/async.h>
 #include <processor/ipc/filelock.h>
 #include <processor/ipc/pipe.h>
 #include <processor/process/process.h>
+#include <processor/socket/socket.h>
 #include <processor/syscall/syscall.h>
 
 #include "file.h"
@@ -31,29 +32,30 @@ static long dup_from(struct file *f, uint64_t from, bool cloexec)
 	return fd;
 }
 
-static long set_flags(struct file *f, uint32_t flags)
+static long set_flags(struct file *f, int fd, uint32_t flags)
 {
+	int err = 0;
+
 	/* Packets for pipes; regular files are read through the cache in any case. */
 	if ((flags & O_DIRECT) && !(f->flags & O_DIRECT) && !pipe_of(f) && !f->object)
 		return -EINVAL;
-	file_change_flags(f, SETFL_MASK, flags & SETFL_MASK);
-	return 0;
+	if ((flags ^ READ_ONCE(f->flags)) & O_ASYNC)
+		err = async_switch(f, fd, flags & O_ASYNC);
+	if (!err)
+		file_change_flags(f, SETFL_MASK, flags & SETFL_MASK);
+	return err;
 }
+
+/* --- the owner, and its signal -------------------------------------------------------- */
 
 static long set_owner(struct file *f, int type, int pid)
 {
-	struct process *p;
+	struct file_owner owner;
+	const int err = owner_make(type, (uint32_t)pid, &owner);
 
-	if (type < F_OWNER_TID || type > F_OWNER_PGRP)
-		return -EINVAL;
-	if (type == F_OWNER_PID && pid) {
-		p = process_find((uint32_t)pid);
-		if (!p)
-			return -ESRCH;
-		process_put(p);
-	}
-	__atomic_store_n(&f->owner, (uint64_t)type << 32 | (uint32_t)pid, __ATOMIC_RELAXED);
-	return 0;
+	if (!err)
+		async_set_owner(f, &owner);
+	return err;
 }
 
 static long set_owner_user(struct file *f, uint64_t uowner)
@@ -65,13 +67,6 @@ static long set_owner_user(struct file *f, uint64_t uowner)
 	return set_owner(f, u.type, u.pid);
 }
 
-static struct linux_f_owner_ex owner_of(const struct file *f)
-{
-	const uint64_t owner = __atomic_load_n(&f->owner, __ATOMIC_RELAXED);
-
-	return (struct linux_f_owner_ex){ (int32_t)(owner >> 32), (int32_t)owner };
-}
-
 /* The owner in one number: a group is negative. */
 static long set_owner_number(struct file *f, int owner)
 {
@@ -80,29 +75,58 @@ static long set_owner_number(struct file *f, int owner)
 	return owner < 0 ? set_owner(f, F_OWNER_PGRP, -owner) : set_owner(f, F_OWNER_PID, owner);
 }
 
-static long owner_number(const struct file *f)
+static long get_owner_number(struct file *f)
 {
-	const struct linux_f_owner_ex u = owner_of(f);
+	const struct file_owner owner = async_owner(f);
+	const long nr = owner_number(&owner);
 
-	return u.type == F_OWNER_PGRP ? -(long)u.pid : u.pid;
+	return owner.type == F_OWNER_PGRP ? -nr : nr;
 }
 
 static long owner_commands(struct file *f, uint32_t cmd, uint64_t arg)
 {
+	struct file_owner owner;
 	struct linux_f_owner_ex u;
 
 	switch (cmd) {
 	case F_SETOWN:
 		return set_owner_number(f, (int)arg);
 	case F_GETOWN:
-		return owner_number(f);
+		return get_owner_number(f);
 	case F_SETOWN_EX:
 		return set_owner_user(f, arg);
+	case F_SETSIG:
+		if (arg >= NR_SIGNALS)
+			return -EINVAL;
+		async_set_signal(f, (int)arg);
+		return 0;
+	case F_GETSIG:
+		return async_signal(f);
 	default:
-		u = owner_of(f);
-		return copy_to_user((void __user *)arg, &u, sizeof(u));
+		owner = async_owner(f);
+		u = (struct linux_f_owner_ex){ owner.type, (int32_t)owner_number(&owner) };
+		return copy_to_user((void __user *)arg, &u, sizeof(u)) ? -EFAULT : 0;
 	}
 }
+
+/* The same as ioctl() of sockets. */
+static bool is_owner_ioctl(uint32_t cmd)
+{
+	return cmd == FIOSETOWN || cmd == SIOCSPGRP || cmd == FIOGETOWN || cmd == SIOCGPGRP;
+}
+
+static long owner_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
+{
+	uint32_t nr;
+
+	if (cmd == FIOGETOWN || cmd == SIOCGPGRP)
+		return put_user_u32((uint32_t)get_owner_number(f), (void __user *)arg);
+	if (get_user_u32(&nr, (const void __user *)arg))
+		return -EFAULT;
+	return set_owner_number(f, (int)nr);
+}
+
+/* --- fcntl ---------------------------------------------------------------------------- */
 
 static long on_file(struct file *f, int fd, uint32_t cmd, uint64_t arg)
 {
@@ -119,11 +143,13 @@ static long on_file(struct file *f, int fd, uint32_t cmd, uint64_t arg)
 		return -EBADF;
 	switch (cmd) {
 	case F_SETFL:
-		return set_flags(f, (uint32_t)arg);
+		return set_flags(f, fd, (uint32_t)arg);
 	case F_SETOWN:
 	case F_GETOWN:
 	case F_SETOWN_EX:
 	case F_GETOWN_EX:
+	case F_SETSIG:
+	case F_GETSIG:
 		return owner_commands(f, cmd, arg);
 	case F_SETPIPE_SZ:
 		return pipe_of(f) ? pipe_set_size(pipe_of(f), (uint32_t)arg) : -EBADF;
@@ -157,14 +183,17 @@ long sys_fcntl(const struct syscall_args *args)
 	return ret;
 }
 
-static long switch_flag(struct file *f, uint32_t cmd, uint64_t uarg)
+static long switch_flag(struct file *f, int fd, uint32_t cmd, uint64_t uarg)
 {
 	uint32_t on;
 
 	if (get_user_u32(&on, (const void __user *)uarg))
 		return -EFAULT;
-	if (cmd == FIOASYNC)
-		return on ? -ENOTTY : 0;
+	if (cmd == FIOASYNC) {
+		if (!on == !(READ_ONCE(f->flags) & O_ASYNC))
+			return 0;
+		return f->ops->async ? async_switch(f, fd, on) : -ENOTTY;
+	}
 	file_change_flags(f, O_NONBLOCK, on ? O_NONBLOCK : 0);
 	return 0;
 }
@@ -183,7 +212,9 @@ long sys_ioctl(const struct syscall_args *args)
 	else if (cmd == FIOCLEX || cmd == FIONCLEX)
 		ret = files_set_cloexec(files_current(), (int)args->a[0], cmd == FIOCLEX);
 	else if (cmd == FIONBIO || cmd == FIOASYNC)
-		ret = switch_flag(f, cmd, args->a[2]);
+		ret = switch_flag(f, (int)args->a[0], cmd, args->a[2]);
+	else if (is_owner_ioctl(cmd) && socket_of(f))
+		ret = owner_ioctl(f, cmd, args->a[2]);
 	else
 		ret = f->ops->ioctl ? f->ops->ioctl(f, cmd, args->a[2]) : -ENOTTY;
 	file_put(f);

@@ -75,6 +75,8 @@ void file_put(struct file *f)
 		return;
 	if (!hlist_empty(&f->epitems))
 		epoll_file_gone(f);
+	if (f->async)
+		async_file_gone(f);
 	if (f->has_locks)
 		filelock_drop(f, f);
 	if (f->ops->release)

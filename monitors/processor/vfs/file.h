@@ -18,8 +18,10 @@
 #include <lib/list.h>
 #include <processor/client/file_attr.h>
 #include <processor/excache/prefetch.h>
+#include <processor/process/owner.h>
 
 struct file;
+struct file_async;
 struct inode;
 struct object;
 struct uio;
@@ -44,6 +46,9 @@ struct file_ops {
 	struct waitqueue *(*poll_wait_out)(struct file *f);
 	void (*release)(struct file *f); /* nothing */
 	bool poll_by_process;            /* the queue to wait at belongs to the calling process */
+	bool async;                      /* O_ASYNC works */
+	/* For a file with O_ASYNC and no owner: the group that becomes it; NULL: none does. */
+	uint32_t (*async_group)(struct file *f);
 	/* lseek(), under file.lock: the new offset, which the caller keeps; NULL: by attr.size. */
 	int64_t (*seek)(struct file *f, int64_t off, int whence);
 	/* fallocate() with flags @mode, @off and @len not negative. -EOPNOTSUPP */
@@ -69,7 +74,9 @@ struct file {
 	struct read_ahead read_ahead __guarded_by(&lock);
 
 	bool has_locks;            /* OFD or flock, now or before; filelock.c's lock */
-	uint64_t owner;            /* atomic: F_SETOWN; type << 32 | number */
+	struct file_owner owner;   /* async.c's lock: F_SETOWN */
+	int owner_signo;           /* async.c's lock: F_SETSIG; 0: SIGIO */
+	struct file_async *async;  /* async.c's switch_lock: O_ASYNC; NULL: none */
 	struct hlist_head epitems; /* epoll.c's lock: of epoll instances that watch it */
 
 	/* Streams and devices. */
@@ -119,6 +126,8 @@ ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos);
 
 /* @f is about to go: no epoll instance watches it any more. */
 void epoll_file_gone(struct file *f);
+/* @f is about to go: it tells its owner nothing more. */
+void async_file_gone(struct file *f);
 
 /* --- descriptor tables --------------------------------------------------------------- */
 

@@ -108,6 +108,7 @@ const struct file_ops stream_ops = {
 	.stat = stream_stat,
 	.poll = stream_poll,
 	.poll_wait = stream_poll_wait,
+	.async = true,
 	.release = stream_release,
 };
 

@@ -528,7 +528,7 @@ static long number_kind(struct worker *w, char kind)
 	case 'I':
 		return chance(w, 75) ? 0x5401 + (long)draw(w, 0x60)
 				     : ONE_OF(w, 0x80045430, 0x40045431, 0x80045439, 0x5441, 0x541b,
-					      0x894c, 0x80086601);
+					      0x894c, 0x80086601, 0x8901, 0x8904);
 	case 'F':
 		return (chance(w, 90) ? (long)draw(w, 14) : edge_number(w)) |
 		       ONE_OF(w, 0, 128, 128, 256, 384);

@@ -5,8 +5,11 @@
  */
 #include "sysfuzz.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 const struct call calls[] = {
 #include "sysfuzz_calls.h"
@@ -194,6 +197,11 @@ const char *calls_refuse(const struct worker *w, long nr, const long a[6])
 		return "root may limit its driver";
 	if (w->root && nr == SYS_process_vm_writev && (int)a[0] <= w->driver)
 		return "root may write over its driver";
+	if (w->root && nr == SYS_fcntl && a[1] == F_SETOWN && !near(w, (int)a[2]))
+		return "what root's file signals, its driver too";
+	if (w->root && ((nr == SYS_fcntl && a[1] == F_SETOWN_EX) ||
+			(nr == SYS_ioctl && (a[1] == FIOSETOWN || a[1] == SIOCSPGRP))))
+		return "the same, by a number that other threads may change meanwhile";
 	if (nr == SYS_rt_sigaction && (a[0] == SIGSEGV || a[0] == SIGBUS || a[0] == SIGALRM))
 		return "the handlers that keep a child going; the others are free";
 	if (nr == SYS_mmap && (a[3] & 0x20) && (a[3] & 0x10) && a[0] > 0 && a[0] < (long)PAGE)
