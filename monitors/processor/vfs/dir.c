@@ -19,7 +19,11 @@
 
 #define NAME_AT    offsetof(struct linux_dirent64, name)
 #define OLD_AT     offsetof(struct linux_dirent, name)
-#define DIR_MOUNTS (1ull << 62) /* positions of mount points begin here */
+/*
+ * Positions of mount points begin here.  Those of a file system end before: ext4's are 63 bits of
+ * hashes, and no hash has all of its upper 31 bits set.
+ */
+#define DIR_MOUNTS 0x7fffffff00000000ull
 
 /* One entry into the user's buffer. */
 static bool put(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
