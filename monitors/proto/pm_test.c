@@ -272,6 +272,19 @@ FIXED_SAMPLE(pg_find_rep, { .node = 3 })
 FIXED_SAMPLE(pg_lease_req, { .vnode = 1 })
 FIXED_SAMPLE(pg_lease_rep, { .run = PG_NR_RUNS - 1, .taken = { [31] = 0x80 } })
 
+FIXED_SAMPLE(pp_connect_req, { .conn = 1ull << 63,
+			       .limit = 131072,
+			       .vnode = 1,
+			       .from_port = 40000,
+			       .to_port = 80,
+			       .from_addr = { 1 },
+			       .to_addr = { [15] = 1 } })
+FIXED_SAMPLE(pp_connect_rep, { .conn = 9, .limit = 65536 })
+FIXED_SAMPLE(pp_data_req, { .conn = 9, .position = 5, .limit = 7, .len = 6, .flags = PP_FIN })
+FIXED_SAMPLE(pp_data_rep, { .limit = 1ull << 40 })
+FIXED_SAMPLE(pp_window, { .conn = 9, .limit = 8 })
+FIXED_SAMPLE(pp_reset, { .conn = 9 })
+
 static ssize_t sample_pg_report_req(void)
 {
 	static struct pg_report_req req = { .vnode = 1, .flags = 3, .leases = { 1, [13] = 0x20 } };
@@ -372,6 +385,8 @@ static ssize_t (*const samples[])(void) = {
 	sample_ms_release_req,      sample_ms_declare_req,     sample_pg_name,
 	sample_pg_release_req,      sample_pg_find_req,        sample_pg_find_rep,
 	sample_pg_lease_req,        sample_pg_lease_rep,       sample_pg_report_req,
+	sample_pp_connect_req,      sample_pp_connect_rep,     sample_pp_data_req,
+	sample_pp_data_rep,         sample_pp_window,          sample_pp_reset,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -416,6 +431,18 @@ static const struct rejection {
 	uint8_t size;
 	uint64_t value;
 } rejections[] = {
+	{ "pp_connect_req", 0, 8, 0 },  /* no end */
+	{ "pp_connect_req", 16, 4, 0 }, /* no vNode */
+	{ "pp_connect_req", 20, 2, 0 }, /* no port */
+	{ "pp_connect_req", 22, 2, 0 },
+	{ "pp_connect_req", 56, 8, 1 }, /* reserved */
+	{ "pp_connect_rep", 0, 8, 0 },
+	{ "pp_data_req", 0, 8, 0 },
+	{ "pp_data_req", 8, 8, UINT64_MAX - 5 }, /* positions overflow */
+	{ "pp_data_req", 24, 4, PP_BULK_MAX + 1 },
+	{ "pp_data_req", 28, 4, 2 }, /* flags */
+	{ "pp_window", 0, 8, 0 },
+	{ "pp_reset", 0, 8, 0 },
 	{ "pg_name", 0, 8, 0 },         /* no id */
 	{ "pg_name", 8, 4, 0 },         /* no vNode */
 	{ "pg_name", 32, 2, 80 },       /* AF_UNIX has no ports */

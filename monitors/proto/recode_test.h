@@ -10,6 +10,7 @@
 #include <proto/ms.h>
 #include <proto/pg.h>
 #include <proto/pm.h>
+#include <proto/pp.h>
 
 #include "recode_kit_test.h"
 
@@ -44,6 +45,12 @@ RECODE_FIXED(pm_meminfo_rep)
 RECODE_FIXED(pm_commit)
 RECODE_FIXED(mp_oom_req)
 RECODE_FIXED(mp_oom_rep)
+RECODE_FIXED(pp_connect_req)
+RECODE_FIXED(pp_connect_rep)
+RECODE_FIXED(pp_data_req)
+RECODE_FIXED(pp_data_rep)
+RECODE_FIXED(pp_window)
+RECODE_FIXED(pp_reset)
 RECODE_FIXED(pg_name)
 RECODE_FIXED(pg_release_req)
 RECODE_FIXED(pg_find_req)
@@ -153,4 +160,10 @@ static const struct {
 	{ "pg_lease_req", recode_pg_lease_req },
 	{ "pg_lease_rep", recode_pg_lease_rep },
 	{ "pg_report_req", recode_pg_report_req },
+	{ "pp_connect_req", recode_pp_connect_req },
+	{ "pp_connect_rep", recode_pp_connect_rep },
+	{ "pp_data_req", recode_pp_data_req },
+	{ "pp_data_rep", recode_pp_data_rep },
+	{ "pp_window", recode_pp_window },
+	{ "pp_reset", recode_pp_reset },
 };
