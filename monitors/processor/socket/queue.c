@@ -71,7 +71,7 @@ static void count_bytes(struct socket *from, int64_t bytes)
 }
 
 /* @cost bytes count for @a, up to the node's share for the sockets of all. */
-static bool charge_take(struct kmem_account *a, uint64_t cost)
+bool sock_charge_take(struct kmem_account *a, uint64_t cost)
 {
 	const uint64_t max = frames_total_count() * PAGE_SIZE / NODE_SHARE;
 
@@ -83,7 +83,7 @@ static bool charge_take(struct kmem_account *a, uint64_t cost)
 	return false;
 }
 
-static void charge_give(struct kmem_account *a, uint64_t cost)
+void sock_charge_give(struct kmem_account *a, uint64_t cost)
 {
 	kmem_give(a, KMEM_SOCKET_BYTES, cost);
 	kmem_uncharge(a, cost);
@@ -102,7 +102,7 @@ void sock_msg_free(struct sock_msg *m)
 	if (m->fds)
 		scm_free(m->fds);
 	kmem_free(m->aux);
-	charge_give(m->account, m->cost);
+	sock_charge_give(m->account, m->cost);
 	chunks_free(m);
 	kfree(m);
 }
@@ -148,11 +148,11 @@ static struct sock_msg *make(struct uio *uio, size_t len, struct socket *from,
 	struct sock_msg *m;
 	int err;
 
-	if (!charge_take(account, (uint64_t)cost))
+	if (!sock_charge_take(account, (uint64_t)cost))
 		return ERR_PTR(-ENOBUFS);
 	m = kmalloc(sizeof(*m) + first);
 	if (!m) {
-		charge_give(account, (uint64_t)cost);
+		sock_charge_give(account, (uint64_t)cost);
 		return ERR_PTR(-ENOBUFS);
 	}
 	*m = (struct sock_msg){ .from = from,

@@ -52,6 +52,10 @@ void sock_msg_free(struct sock_msg *m);
  */
 size_t sock_msg_copy(const struct sock_msg *m, size_t off, size_t len, struct uio *uio);
 
+/* @cost bytes that sockets have count for @a and the node's share; false: there are too many. */
+bool sock_charge_take(struct kmem_account *a, uint64_t cost) __must_check;
+void sock_charge_give(struct kmem_account *a, uint64_t cost);
+
 void sock_queue_push_locked(struct socket *s, struct sock_msg *m) __must_hold(&s->lock);
 void sock_queue_pop_locked(struct socket *s, struct sock_msg *m) __must_hold(&s->lock);
 /* The first message, or NULL. */

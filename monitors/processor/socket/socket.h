@@ -104,6 +104,8 @@ struct socket_ops {
 	uint64_t (*outq)(struct socket *s);
 	/* Ancillary data of the family's own, for a message just received. Optional. */
 	void (*put_control)(struct socket *s, const struct socket_msg *m, struct cmsg_sink *sink);
+	/* Bytes of a stream have left the queue, in the middle of recvmsg(). Optional. */
+	void (*consumed)(struct socket *s);
 	/* The last descriptor is closed: leave tables and peers, wake who waits. Required. */
 	void (*release)(struct socket *s);
 	/* The last reference is gone. Optional. */

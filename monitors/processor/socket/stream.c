@@ -188,6 +188,8 @@ static void consume(struct socket *s, struct sock_msg *msg, uint32_t n)
 	spin_unlock(&s->lock);
 	if (msg)
 		sock_msg_free(msg);
+	if (s->ops->consumed)
+		s->ops->consumed(s);
 }
 
 static bool same_cred(const struct socket_cred *a, const struct socket_cred *b)
