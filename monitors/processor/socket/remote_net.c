@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connections to sockets on other processors: the messages.
+ *
+ * Flow:	remote_conn.c says what is to be sent and hears what comes of it; requests of other
+ *		processors are decoded here and go there.
+ * Context:	calls end, and bytes are received, in polling context; connections are accepted in a
+ *		worker.
+ * Failure:	a malformed request has no effect but its errno.
+ */
+#include <cluster/cluster.h>
+#include <kernel/counter.h>
+#include <kernel/panic.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <net/node.h>
+#include <net/rpc.h>
+#include <proto/pp.h>
+
+#include "remote_private.h"
+
+COUNTER(remote_messages, "socket.remote.messages", "messages of bytes to other processors");
+COUNTER(remote_bytes, "socket.remote.bytes", "bytes to other processors");
+COUNTER(remote_bulks, "socket.remote.bulks", "of the messages, those whose bytes the device read");
+COUNTER(remote_windows, "socket.remote.windows", "messages that told of room for more bytes");
+COUNTER(remote_resets, "socket.remote.resets", "connections reset at another processor");
+
+static_assert(REMOTE_SMALL == PP_INLINE_MAX && REMOTE_LARGE <= PP_BULK_MAX, "one message");
+static_assert(sizeof(struct pp_data_req_wire) == REMOTE_HEAD, "fits");
+static_assert(PP_INLINE_MAX + sizeof(struct pp_data_req_wire) <= RPC_BODY_MAX, "fits");
+static_assert(PP_BULK_MAX <= RPC_BULK_MAX, "fits");
+static_assert(sizeof(((struct remote_conn *)0)->connect_reply) ==
+		      sizeof(struct pp_connect_rep_wire),
+	      "fits");
+static_assert(sizeof(((struct remote_conn *)0)->data_reply) == sizeof(struct pp_data_rep_wire),
+	      "fits");
+
+/* --- requests of this processor ----------------------------------------------------------- */
+
+/* Submit @call on behalf of @c, which it holds until its release(). */
+static int submit(struct remote_conn *c, struct rpc_call *call)
+{
+	int err;
+
+	if (!call)
+		return -ENOMEM;
+	call->arg = c;
+	remote_get(c);
+	err = rpc_call_submit(call);
+	rpc_call_put(call);
+	if (err)
+		remote_put(c);
+	return err;
+}
+
+static void connect_ended(struct rpc_call *call)
+{
+	struct remote_conn *c = call->arg;
+	struct pp_connect_rep rep = { 0 };
+	int err = call->status;
+
+	if (!err)
+		err = pp_connect_rep_decode(c->connect_reply, call->reply_len, &rep);
+	remote_connected(c, err, rep.conn, rep.limit);
+	remote_put(c);
+}
+
+int remote_net_connect(struct remote_conn *c, uint64_t limit)
+{
+	struct pp_connect_req req = {
+		.conn = c->id,
+		.limit = limit,
+		.vnode = PROTO_VNODE_ROOT, /* so far a processor has programs of no other */
+		.from_port = c->from.port,
+		.to_port = c->to.port,
+	};
+	struct pp_connect_req_wire w;
+	struct rpc_call *call;
+
+	memcpy(req.from_addr, c->from.addr, sizeof(req.from_addr));
+	memcpy(req.to_addr, c->to.addr, sizeof(req.to_addr));
+	pp_connect_req_encode(&req, &w);
+	call = rpc_call_create(c->peer, RPC_CLASS_CONTROL, PP_CONNECT, &w, sizeof(w));
+	if (call) {
+		call->reply = c->connect_reply;
+		call->reply_max = sizeof(c->connect_reply);
+		call->release = connect_ended;
+	}
+	return submit(c, call);
+}
+
+/* Nothing reads the bytes any more: the buffer may be used again. */
+static void data_ended(struct rpc_call *call)
+{
+	struct remote_conn *c = call->arg;
+	struct pp_data_rep rep = { 0 };
+	int err = call->status;
+
+	if (!err)
+		err = pp_data_rep_decode(c->data_reply, call->reply_len, &rep);
+	remote_sent(c, err, rep.limit);
+	remote_put(c);
+}
+
+/*
+ * The header goes in front of the bytes: there lie bytes that have been sent, or the space for it.
+ */
+int remote_net_data(struct remote_conn *c, struct remote_buf *b, uint32_t off, uint32_t len,
+		    uint64_t position, uint64_t limit, bool fin)
+{
+	const struct pp_data_req req = {
+		.conn = c->peer_id,
+		.position = position,
+		.limit = limit,
+		.len = len,
+		.flags = fin ? PP_FIN : 0,
+	};
+	const bool bulk = len > REMOTE_SMALL;
+	struct pp_data_req_wire w;
+	const void *body = &w;
+	struct rpc_call *call;
+	struct rpc_sge sge;
+	int err;
+
+	ASSERT(!bulk || b->mem);
+	pp_data_req_encode(&req, &w);
+	if (!bulk && len)
+		body = memcpy(b->data + off - sizeof(w), &w, sizeof(w));
+	call = rpc_call_create(c->peer, bulk ? RPC_CLASS_WRITEBACK : RPC_CLASS_DEMAND, PP_DATA,
+			       body, (uint32_t)sizeof(w) + (bulk ? 0 : len));
+	if (call) {
+		call->reply = c->data_reply;
+		call->reply_max = sizeof(c->data_reply);
+		call->release = data_ended;
+	}
+	if (call && bulk) {
+		sge = (struct rpc_sge){ .mem = b->mem, .addr = b->paddr + off, .len = len };
+		call->bulk = &sge;
+		call->nr_bulk = 1;
+	}
+	err = submit(c, call);
+	if (err)
+		return err;
+	counter_inc(&remote_messages);
+	counter_add(&remote_bytes, len);
+	if (bulk)
+		counter_inc(&remote_bulks);
+	return 0;
+}
+
+static void told(struct rpc_call *call)
+{
+	remote_put(call->arg);
+}
+
+int remote_net_window(struct remote_conn *c, uint64_t limit)
+{
+	const struct pp_window window = { .conn = c->peer_id, .limit = limit };
+	struct pp_window_wire w;
+	struct rpc_call *call;
+
+	pp_window_encode(&window, &w);
+	call = rpc_call_create(c->peer, RPC_CLASS_CONTROL, PP_WINDOW, &w, sizeof(w));
+	if (call)
+		call->release = told;
+	counter_inc(&remote_windows);
+	return submit(c, call);
+}
+
+int remote_net_reset(struct remote_conn *c)
+{
+	const struct pp_reset reset = { .conn = c->peer_id };
+	struct pp_reset_wire w;
+	struct rpc_call *call;
+
+	pp_reset_encode(&reset, &w);
+	call = rpc_call_create(c->peer, RPC_CLASS_CONTROL, PP_RESET, &w, sizeof(w));
+	if (call)
+		call->release = told;
+	counter_inc(&remote_resets);
+	return submit(c, call);
+}
+
+/* --- requests of other processors ------------------------------------------------------------ */
+
+static int accept_one(const struct rpc_request *req, struct pp_connect_rep *rep)
+{
+	struct remote_request r = { .node = rpc_request_peer(req),
+				    .incarn = rpc_request_incarn(req) };
+	struct pp_connect_req_wire w;
+	struct pp_connect_req in;
+	uint32_t len;
+	int err = rpc_request_copy(req, &w, sizeof(w), &len);
+
+	if (!err)
+		err = pp_connect_req_decode(&w, len, &in);
+	if (!err)
+		err = cluster_vnode_check(in.vnode, r.node, false);
+	if (err)
+		return err;
+	r.conn = in.conn;
+	r.limit = in.limit;
+	r.from.port = in.from_port;
+	r.to.port = in.to_port;
+	memcpy(r.from.addr, in.from_addr, sizeof(r.from.addr));
+	memcpy(r.to.addr, in.to_addr, sizeof(r.to.addr));
+	return remote_accept(&r, &rep->conn, &rep->limit);
+}
+
+static enum rpc_handler_result handle_connect(struct rpc_request *req, void *arg)
+{
+	struct pp_connect_rep_wire w;
+	struct pp_connect_rep rep = { 0 };
+	const int err = accept_one(req, &rep);
+
+	pp_connect_rep_encode(&rep, &w);
+	rpc_reply(req, err, err ? NULL : &w, err ? 0 : sizeof(w));
+	return RPC_DONE;
+}
+
+static enum rpc_handler_result handle_data(struct rpc_request *req, void *arg)
+{
+	struct remote_message m = { .node = rpc_request_peer(req),
+				    .incarn = rpc_request_incarn(req) };
+	uint32_t len, bulk_len;
+	const uint8_t *body = rpc_request_body(req, &len);
+	const void *bulk = rpc_request_bulk(req, &bulk_len);
+	struct pp_data_req_wire head;
+	struct pp_data_rep_wire w;
+	struct pp_data_rep rep = { 0 };
+	struct pp_data_req r;
+	int err = len < sizeof(head) ? -EMSGSIZE : 0;
+
+	if (!err) {
+		/* The ring is the peer's to change: the header is copied once, the bytes, too. */
+		memcpy(&head, body, sizeof(head));
+		err = pp_data_req_decode(&head, sizeof(head), &r);
+	}
+	if (!err)
+		err = pp_data_check(&r, len - (uint32_t)sizeof(head), bulk_len);
+	if (!err) {
+		m.conn = r.conn;
+		m.position = r.position;
+		m.limit = r.limit;
+		m.len = r.len;
+		m.fin = r.flags & PP_FIN;
+		m.data = bulk_len ? bulk : body + sizeof(head);
+		err = remote_receive(&m, &rep.limit);
+	}
+	pp_data_rep_encode(&rep, &w);
+	rpc_reply(req, err, err ? NULL : &w, err ? 0 : sizeof(w));
+	return RPC_DONE;
+}
+
+static enum rpc_handler_result handle_window(struct rpc_request *req, void *arg)
+{
+	struct remote_message m = { .node = rpc_request_peer(req),
+				    .incarn = rpc_request_incarn(req) };
+	struct pp_window_wire w;
+	struct pp_window in;
+	uint32_t len;
+	int err = rpc_request_copy(req, &w, sizeof(w), &len);
+
+	if (!err)
+		err = pp_window_decode(&w, len, &in);
+	if (!err) {
+		m.conn = in.conn;
+		m.limit = in.limit;
+		err = remote_window(&m);
+	}
+	rpc_reply(req, err, NULL, 0);
+	return RPC_DONE;
+}
+
+static enum rpc_handler_result handle_reset(struct rpc_request *req, void *arg)
+{
+	struct remote_message m = { .node = rpc_request_peer(req),
+				    .incarn = rpc_request_incarn(req) };
+	struct pp_reset_wire w;
+	struct pp_reset in;
+	uint32_t len;
+	int err = rpc_request_copy(req, &w, sizeof(w), &len);
+
+	if (!err)
+		err = pp_reset_decode(&w, len, &in);
+	if (!err) {
+		m.conn = in.conn;
+		err = remote_reset(&m);
+	}
+	rpc_reply(req, err, NULL, 0);
+	return RPC_DONE;
+}
+
+#define FROM RPC_HANDLER_FROM_PROCESSOR
+
+/*
+ * The sender may be gone: membership says so soon, and then its connections are reset. All race
+ * with the end of the connection; twice: two connections (so it is executed once), the second is
+ * refused (likewise), the same, the same.
+ */
+static const struct rpc_handler handlers[] = {
+	{ PP_CONNECT, FROM, "socket-connect", handle_connect },
+	{ PP_DATA, FROM | RPC_HANDLER_INLINE, "socket-data", handle_data },
+	{ PP_WINDOW, FROM | RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT, "socket-window",
+	  handle_window },
+	{ PP_RESET, FROM | RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT, "socket-reset",
+	  handle_reset },
+};
+
+int remote_net_init(void)
+{
+	return rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * TCP connections to sockets on other processors of the vNode.
+ *
+ * Flow:	struct remote_conn is one end of a connection. A program's bytes go into a buffer of
+ *		the connection, of which one message at a time is under way; what has gathered
+ *		meanwhile is the next one. The receiver's processor puts the bytes of a message into
+ *		the socket's queue. Positions in the stream are counted by both ends, and each tells
+ *		the other up to which position it takes bytes.
+ * Invariants:	one message of bytes is under way in each direction, so they come in order. A
+ *		connection is in the table of ids until it is gone; its socket holds it, and it
+ *		holds its socket until that one is closed.
+ * Locking:	remote_conn.lock and the lock of the table (RANK_SOCKET_TABLE) are never held
+ *		together; socket.lock lies inside the former.
+ * Context:	what says "polling" runs in done functions and inline handlers of the RPC layer as
+ *		well: it never sleeps, and drops no socket.
+ * See:		docs/design/sockets.md, docs/protocol/pp.md
+ */
+#pragma once
+
+#include <kernel/timer.h>
+#include <kernel/work.h>
+
+#include "inet_private.h"
+#include "remote.h"
+
+struct rpc_mem;
+struct rpc_sge;
+
+#define REMOTE_SMALL 2016u         /* bytes that travel in a message's body */
+#define REMOTE_BLOCK (16u * 4096u) /* of memory that the device reads */
+#define REMOTE_HEAD  32u           /* in front of the bytes: a message's header */
+#define REMOTE_LARGE (REMOTE_BLOCK - REMOTE_HEAD)
+
+/* --- remote_buf.c: bytes to be sent ----------------------------------------------------- */
+
+struct remote_buf {
+	struct list_head link; /* of the pool */
+	struct kmem_account *account;
+	uint32_t cost;             /* charged to it */
+	uint8_t *data;             /* REMOTE_HEAD bytes in front of it are for headers */
+	uint32_t cap, len, sent;   /* conn.lock */
+	paddr_t paddr;             /* const */
+	const struct rpc_mem *mem; /* const; NULL: a small one */
+};
+
+/* With room for @len bytes, as far as there are such; task context. NULL: no memory. */
+struct remote_buf *remote_buf_make(struct kmem_account *account, uint64_t len);
+/* Polling. NULL is allowed. */
+void remote_buf_free(struct remote_buf *b);
+
+/* --- remote_conn.c ---------------------------------------------------------------------- */
+
+enum remote_state {
+	REMOTE_ASKING, /* the peer's processor has not answered yet */
+	REMOTE_OPEN,
+	REMOTE_GONE,
+};
+
+struct remote_conn {
+	refcount_t refs;
+	struct hlist_node node; /* table lock */
+	struct list_head reap_link;
+	uint64_t id;               /* const: what the peer calls this end */
+	uint32_t peer, incarn;     /* const: its processor */
+	struct inet_name from, to; /* const: names of both ends, the client's first */
+	struct mutex send_lock;    /* RANK_PIPE: one call at a time appends */
+	struct work work;
+	struct timer timer;
+
+	struct spinlock lock;                     /* RANK_SOCKET_TABLE */
+	struct socket *s;                         /* lock: counted; NULL: closed */
+	uint32_t state;                           /* lock: enum remote_state */
+	uint64_t peer_id;                         /* lock: 0: not known */
+	struct remote_buf *cur;                   /* lock: being sent */
+	struct remote_buf *next;                  /* lock: behind it; NULL while cur has room */
+	struct remote_buf *filling;               /* lock: one of these, to which a call appends */
+	uint64_t tx_pos, tx_limit;                /* lock: sent and taken; up to where it will be */
+	uint32_t in_flight;                       /* lock: bytes of cur that are under way */
+	bool busy;                                /* lock: a message is */
+	bool fin_wanted, fin_in_flight, fin_sent; /* lock: no more bytes come */
+	uint64_t rx_pos, rx_limit; /* lock: received; up to where the peer may send */
+	bool rx_busy, rx_fin;      /* lock: a message is being received; the last one was */
+	bool ask_due, window_due, reset_due; /* lock: for the worker */
+	int failed;                     /* lock: connect() failed so: positive, for the worker */
+	uint64_t deadline_ns, pause_ns; /* lock: of connect() */
+
+	uint8_t connect_reply[16], data_reply[8]; /* the calls under way */
+};
+
+/*
+ * Connect @s, which is BUSY, has a port, and found nothing at @to on this processor. *@taken: it is
+ * connecting; else it is as before. -ECONNREFUSED: nothing is there either.
+ */
+int remote_connect(struct socket *s, const struct inet_name *to, bool nonblock, bool *taken)
+	__must_check;
+/* The connection of @s, referenced; NULL. */
+struct remote_conn *remote_of(struct socket *s);
+void remote_get(struct remote_conn *c);
+/* Polling. */
+void remote_put(struct remote_conn *c);
+/* Send what may be sent. Polling. */
+void remote_kick(struct remote_conn *c);
+/* The program has read: tell the peer, if that is worth a message. */
+void remote_consumed(struct remote_conn *c, struct socket *s);
+/* No more bytes come from @s; then, if @s is closed, it lets go of the connection. */
+void remote_end(struct remote_conn *c);
+void remote_close(struct remote_conn *c, bool abort);
+/* All buffers that are in nobody's use, of a connection that is gone. */
+void remote_drop_bufs_locked(struct remote_conn *c) __must_hold(&c->lock);
+
+/* --- remote_ops.c ----------------------------------------------------------------------- */
+
+extern const struct socket_ops remote_ops;
+
+/* --- remote_net.c: the messages --------------------------------------------------------- */
+
+/*
+ * Each submits a call that holds @c, and ends by the function of the same name below. 0; -EAGAIN:
+ * no slot is free; -ENOMEM, -EHOSTDOWN.
+ */
+int remote_net_connect(struct remote_conn *c, uint64_t limit) __must_check;
+int remote_net_data(struct remote_conn *c, struct remote_buf *b, uint32_t off, uint32_t len,
+		    uint64_t position, uint64_t limit, bool fin) __must_check;
+int remote_net_window(struct remote_conn *c, uint64_t limit) __must_check;
+int remote_net_reset(struct remote_conn *c) __must_check;
+int remote_net_init(void) __must_check;
+
+/* The ends of these calls, polling. */
+void remote_connected(struct remote_conn *c, int status, uint64_t peer_id, uint64_t limit);
+void remote_sent(struct remote_conn *c, int status, uint64_t limit);
+/* Requests of the peer's processor. The first may sleep; the others are polling. */
+struct remote_request {
+	uint32_t node, incarn;
+	uint64_t conn, limit;
+	struct inet_name from, to;
+};
+int remote_accept(const struct remote_request *r, uint64_t *id, uint64_t *limit) __must_check;
+struct remote_message {
+	uint32_t node, incarn;
+	uint64_t conn, position, limit;
+	const void *data;
+	uint32_t len;
+	bool fin;
+};
+int remote_receive(const struct remote_message *m, uint64_t *limit) __must_check;
+int remote_window(const struct remote_message *m) __must_check;
+int remote_reset(const struct remote_message *m) __must_check;
