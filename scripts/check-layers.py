@@ -99,10 +99,13 @@ EDGE = {
     "excache/home_wire.h",
     # The same for layouts: the answers are entered into address spaces.
     "mm/remote.c",
+    # Bytes of sockets to and from other processors: client/ lies below sockets, and the bytes are
+    # not copied once more.
+    "socket/remote_net.c",
 }
 # Headers that show the protocols to more than one of these files.
 EDGE_HEADERS = {"processor/client/convert.h", "processor/excache/home_wire.h"}
-PROTOCOL_NAME = re.compile(r"\b(?:PM|pm|PS|ps|MP|mp|PG|pg|PROTO|proto)_\w+")
+PROTOCOL_NAME = re.compile(r"\b(?:PM|pm|PS|ps|MP|mp|PG|pg|PP|pp|PROTO|proto)_\w+")
 ROLES = {"processor", "memory", "storage"}
 # Folders that see third-party headers: lwIP's, and what it wants of a C library.
 THIRD_PARTY = {

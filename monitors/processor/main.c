@@ -16,6 +16,7 @@
 #include <processor/mm/aspace.h>
 #include <processor/process/process.h>
 #include <processor/procfs/system.h>
+#include <processor/socket/remote.h>
 #include <processor/syscall/strace.h>
 #include <processor/tty/tty.h>
 #include <processor/vfs/live.h>
@@ -66,6 +67,8 @@ static void member_gone(const struct node_info *node)
 {
 	if (node->role == NODE_ROLE_MEMORY)
 		aspace_node_gone(node->id);
+	else if (node->role == NODE_ROLE_PROCESSOR)
+		remote_node_gone(node->id, node->incarn);
 }
 
 static void view_changed(const struct cluster_view *view)
@@ -101,6 +104,8 @@ static int serve(void)
 	if (err)
 		return err;
 	err = names_start();
+	if (!err)
+		err = remote_init();
 	if (err)
 		return err;
 	process_init();

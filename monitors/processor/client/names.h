@@ -54,8 +54,7 @@ int names_set(struct name_entry **entry, const struct vnode_name *name,
 void names_drop(struct name_entry *entry);
 /*
  * The processor on which another socket than this processor's listens at @name (address, port and
- * kind), until @until_ns, absolute. -ECONNREFUSED: none does; -ETIMEDOUT; -EINTR: to be killed. So
- * far for tests.
+ * kind), until @until_ns, absolute. -ECONNREFUSED: none does; -ETIMEDOUT; -EINTR: to be killed.
  */
 int names_find(const struct vnode_name *name, uint64_t until_ns, uint32_t *node) __must_check;
 

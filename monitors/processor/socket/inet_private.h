@@ -17,6 +17,7 @@
 
 struct name_entry;
 struct outside_port;
+struct remote_conn;
 struct tcpip_conn;
 
 struct inet_socket {
@@ -28,10 +29,12 @@ struct inet_socket {
 	struct name_entry *name;        /* naming, or release(): NULL: of no interest to others */
 	bool told;                      /* socket.lock: connect() has said that it is connected */
 	bool pending;                   /* socket.lock: its backlog has no place for it yet */
-	struct tcpip_conn *outside;     /* atomic: set once; NULL: the peer is inside */
-	struct outside_port *visible;   /* outside_port.c; NULL: not visible outside */
-	bool v6only;                    /* atomic */
-	int32_t options[INET_OPTIONS];  /* atomic: by place in the table of options; 0: default */
+	struct remote_conn
+		*remote_conn;          /* socket.lock: counted; the peer is on another processor */
+	struct tcpip_conn *outside;    /* atomic: set once; NULL: the peer is inside */
+	struct outside_port *visible;  /* outside_port.c; NULL: not visible outside */
+	bool v6only;                   /* atomic */
+	int32_t options[INET_OPTIONS]; /* atomic: by place in the table of options; 0: default */
 };
 
 static inline struct inet_socket *inet_of(struct socket *s)
@@ -58,6 +61,22 @@ int inet_getname(struct socket *s, bool peer, struct sock_addr *addr);
 bool inet_option_changed(struct socket *s, int level, int option, int *value);
 int inet_setsockopt(struct socket *s, int level, int option, const void *val, uint32_t len);
 int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t *len);
+
+/* --- tcp.c: for connections to other processors -------------------------------------- */
+
+int tcp_init_socket(struct socket *s);
+int tcp_connect_to(struct socket *s, const struct sock_addr *addr, bool nonblock);
+/* Wait until @s is connected: the answer of a connect(). */
+int tcp_wait_connected(struct socket *s, bool nonblock);
+/* 0: @s is or was connected. */
+int tcp_want_connected(struct socket *s, uint32_t flags);
+/* These may be called in any context: connect() has succeeded; no more comes; the peer is gone. */
+void tcp_connected(struct socket *s);
+void tcp_fin(struct socket *s);
+void tcp_reset(struct socket *s);
+/* @child, the server's end of a connection, is as listener @l, and has these names. */
+void tcp_inherit(struct socket *child, struct socket *l, const struct inet_name *local,
+		 const struct inet_name *remote);
 
 /* --- tcp_info.c ---------------------------------------------------------------------- */
 

@@ -20,6 +20,7 @@
 
 #include "inet_private.h"
 #include "queue.h"
+#include "remote_private.h"
 #include "scm.h"
 
 #define WINDOW_MIN 65536u
@@ -28,7 +29,7 @@
 /* --- ends of a connection ------------------------------------------------------------ */
 
 /* @s hears that its peer sends no more. */
-static void fin(struct socket *s)
+void tcp_fin(struct socket *s)
 {
 	spin_lock(&s->lock);
 	s->finished = true;
@@ -37,7 +38,7 @@ static void fin(struct socket *s)
 }
 
 /* @s hears that its peer is gone, or would have no more of it. */
-static void reset(struct socket *s)
+void tcp_reset(struct socket *s)
 {
 	bool finished;
 
@@ -112,6 +113,24 @@ static void unlink_peer(struct socket *s)
 		socket_put(peer);
 }
 
+void tcp_inherit(struct socket *child, struct socket *l, const struct inet_name *local,
+		 const struct inet_name *remote)
+{
+	struct inet_socket *u = inet_of(child);
+
+	child->options = READ_ONCE(l->options);
+	child->sndbuf = READ_ONCE(l->sndbuf);
+	child->rcvbuf = READ_ONCE(l->rcvbuf);
+	child->linger_s = READ_ONCE(l->linger_s);
+	memcpy(u->options, inet_of(l)->options, sizeof(u->options));
+	u->v6only = READ_ONCE(inet_of(l)->v6only);
+	u->local = *local;
+	u->remote = *remote;
+	u->bound_addr = true;
+	u->told = true;
+	child->state = SOCKET_CONNECTED;
+}
+
 /* The server's end of a connection of @s to listener @l. ERR_PTR. */
 static struct socket *make_child(struct socket *s, struct socket *l)
 {
@@ -119,17 +138,7 @@ static struct socket *make_child(struct socket *s, struct socket *l)
 
 	if (IS_ERR(child))
 		return child;
-	child->options = READ_ONCE(l->options);
-	child->sndbuf = READ_ONCE(l->sndbuf);
-	child->rcvbuf = READ_ONCE(l->rcvbuf);
-	child->linger_s = READ_ONCE(l->linger_s);
-	memcpy(inet_of(child)->options, inet_of(l)->options, sizeof(inet_of(l)->options));
-	inet_of(child)->v6only = READ_ONCE(inet_of(l)->v6only);
-	inet_of(child)->local = inet_of(s)->remote;
-	inet_of(child)->remote = inet_of(s)->local;
-	inet_of(child)->bound_addr = true;
-	inet_of(child)->told = true;
-	child->state = SOCKET_CONNECTED;
+	tcp_inherit(child, l, &inet_of(s)->remote, &inet_of(s)->local);
 	return child;
 }
 
@@ -187,6 +196,15 @@ static int connect_inside(struct socket *s, const struct inet_name *to, bool *pe
 	return err;
 }
 
+void tcp_connected(struct socket *s)
+{
+	spin_lock(&s->lock);
+	if (s->state == SOCKET_CONNECTING)
+		__atomic_store_n(&s->state, SOCKET_CONNECTED, __ATOMIC_RELEASE);
+	spin_unlock(&s->lock);
+	socket_wake(&s->wr_wait);
+}
+
 static bool has_connected(const struct socket *s)
 {
 	const uint32_t state = __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
@@ -195,7 +213,7 @@ static bool has_connected(const struct socket *s)
 }
 
 /* Wait until @s is connected. */
-static int wait_connected(struct socket *s, bool nonblock)
+int tcp_wait_connected(struct socket *s, bool nonblock)
 {
 	const uint64_t timeo = READ_ONCE(s->sndtimeo_ns);
 	const uint64_t deadline = socket_deadline(MIN(timeo, CONNECT_NS), nonblock);
@@ -211,10 +229,10 @@ static int wait_connected(struct socket *s, bool nonblock)
 	return err ? socket_wait_error(err, timeo) : -socket_take_error(s);
 }
 
-static int tcp_connect(struct socket *s, const struct sock_addr *addr, bool nonblock)
+int tcp_connect_to(struct socket *s, const struct sock_addr *addr, bool nonblock)
 {
 	struct inet_name to;
-	bool pending = false;
+	bool pending = false, taken;
 	int err;
 
 	if (addr->len < sizeof(addr->family))
@@ -223,7 +241,7 @@ static int tcp_connect(struct socket *s, const struct sock_addr *addr, bool nonb
 		return -EOPNOTSUPP;
 	err = connect_begin(s);
 	if (err == -EALREADY && !nonblock)
-		return wait_connected(s, false);
+		return tcp_wait_connected(s, false);
 	if (err != 1)
 		return err;
 	err = inet_name_fetch(s, addr, &to);
@@ -240,6 +258,11 @@ static int tcp_connect(struct socket *s, const struct sock_addr *addr, bool nonb
 	err = inet_is_multicast(to.addr) ? -ENETUNREACH : inet_autobind(s);
 	if (!err)
 		err = connect_inside(s, &to, &pending);
+	if (err == -ECONNREFUSED) {
+		err = remote_connect(s, &to, nonblock, &taken);
+		if (taken)
+			return err;
+	}
 	if (err) {
 		inet_forget_remote(s);
 		set_state(s, SOCKET_IDLE);
@@ -253,7 +276,7 @@ static int tcp_connect(struct socket *s, const struct sock_addr *addr, bool nonb
 		socket_wake(&s->wr_wait);
 		return -EINPROGRESS;
 	}
-	err = wait_connected(s, false);
+	err = tcp_wait_connected(s, false);
 	if (!err)
 		inet_of(s)->told = true;
 	return err;
@@ -306,11 +329,7 @@ static void promote(struct socket *l)
 	spin_unlock(&l->lock);
 	if (!client)
 		return;
-	spin_lock(&client->lock);
-	if (client->state == SOCKET_CONNECTING)
-		__atomic_store_n(&client->state, SOCKET_CONNECTED, __ATOMIC_RELEASE);
-	spin_unlock(&client->lock);
-	socket_wake(&client->wr_wait);
+	tcp_connected(client);
 	socket_put(client);
 }
 
@@ -328,7 +347,7 @@ static struct socket *tcp_accept(struct socket *s, bool nonblock)
 /* --- moving data --------------------------------------------------------------------- */
 
 /* 0: @s is or was connected. */
-static int want_connected(struct socket *s, uint32_t flags)
+int tcp_want_connected(struct socket *s, uint32_t flags)
 {
 	const uint32_t state = __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
 
@@ -338,13 +357,13 @@ static int want_connected(struct socket *s, uint32_t flags)
 		return -ENOTCONN;
 	if (flags & MSG_DONTWAIT)
 		return -EAGAIN;
-	return wait_connected(s, false);
+	return tcp_wait_connected(s, false);
 }
 
 static ssize_t tcp_send(struct socket *s, struct socket_msg *m)
 {
 	const ssize_t len = (ssize_t)m->uio->left;
-	ssize_t ret = want_connected(s, m->flags);
+	ssize_t ret = tcp_want_connected(s, m->flags);
 
 	if (ret == -ENOTCONN) {
 		const int err = socket_take_error(s);
@@ -360,7 +379,7 @@ static ssize_t tcp_send(struct socket *s, struct socket_msg *m)
 		return -EPIPE;
 	if (ret == -EPIPE && READ_ONCE(s->state) == SOCKET_CONNECTED &&
 	    !(READ_ONCE(s->shut) & SOCKET_SHUT_WR)) {
-		reset(s); /* the bytes have left, and the answer to them is a reset */
+		tcp_reset(s); /* the bytes have left, and the answer to them is a reset */
 		return len;
 	}
 	return ret;
@@ -368,7 +387,7 @@ static ssize_t tcp_send(struct socket *s, struct socket_msg *m)
 
 static ssize_t tcp_recv(struct socket *s, struct socket_msg *m)
 {
-	const int err = want_connected(s, m->flags);
+	const int err = tcp_want_connected(s, m->flags);
 
 	if (err)
 		return READ_ONCE(s->error) ? -socket_take_error(s) : err;
@@ -396,13 +415,13 @@ static int tcp_shutdown(struct socket *s, unsigned int how)
 	socket_shut(s, mine, 0);
 	peer = mine & SOCKET_SHUT_WR ? socket_peer_get(s) : NULL;
 	if (peer) {
-		fin(peer);
+		tcp_fin(peer);
 		socket_put(peer);
 	}
 	return 0;
 }
 
-static int tcp_init_socket(struct socket *s)
+int tcp_init_socket(struct socket *s)
 {
 	s->sndbuf = 16384; /* as tcp_wmem and tcp_rmem */
 	s->rcvbuf = 131072;
@@ -452,9 +471,9 @@ static void tcp_release(struct socket *s)
 	if (!peer)
 		return;
 	if (unread || abort || s->unaccepted)
-		reset(peer);
+		tcp_reset(peer);
 	else
-		fin(peer);
+		tcp_fin(peer);
 	socket_put(peer);
 }
 
@@ -464,7 +483,7 @@ const struct socket_ops tcp_ops = {
 	.init = tcp_init_socket,
 	.bind = inet_bind,
 	.listen = tcp_listen,
-	.connect = tcp_connect,
+	.connect = tcp_connect_to,
 	.accept = tcp_accept,
 	.sendmsg = tcp_send,
 	.recvmsg = tcp_recv,

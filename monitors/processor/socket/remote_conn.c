@@ -1,0 +1,830 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connections to sockets on other processors: their life, and the table of their ids.
+ *
+ * Flow:	connect() asks the managers where a socket listens, makes an end here and asks that
+ *		processor, which makes the other one in the listener's backlog; while that is full
+ *		it is asked again, as a SYN is sent again. A message that could not be sent for want
+ *		of a slot or of memory over there is for the worker, woken by a timer.
+ * Failure:	a connection whose call fails, or whose peer's processor leaves, is reset, and its
+ *		program hears ECONNRESET. A message for an id that is not in the table is
+ *		answered so as well.
+ */
+#include <kernel/counter.h>
+#include <kernel/panic.h>
+#include <kernel/random.h>
+#include <kernel/spinlock.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/hash.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <net/node.h>
+#include <processor/account/account.h>
+#include <processor/client/names.h>
+#include <processor/process/process.h>
+
+#include "queue.h"
+#include "remote_private.h"
+
+#define BUCKETS       1024u
+#define WINDOW_MIN    65536u
+#define CONNECT_NS    (127 * NSEC_PER_SEC)  /* as six repetitions of a SYN take */
+#define FIND_NS       (5 * NSEC_PER_SEC)    /* for the managers to answer */
+#define QUEUE_WINDOWS 4                     /* memory that a queue may take, in windows */
+#define PAUSE_NS      (NSEC_PER_MSEC)       /* before a message is tried again */
+#define PAUSE_MAX     (500 * NSEC_PER_MSEC) /* the same, for a full backlog */
+
+COUNTER(remote_connects, "socket.remote.connects", "connections to other processors");
+COUNTER(remote_accepts, "socket.remote.accepts", "connections from other processors");
+COUNTER(remote_full, "socket.remote.backlog_full", "connections that found a backlog full");
+COUNTER(remote_lost, "socket.remote.lost", "connections that were reset from elsewhere");
+COUNTER(remote_again, "socket.remote.again", "messages of bytes that had to be sent again");
+
+static struct {
+	struct spinlock lock; /* RANK_SOCKET_TABLE */
+	struct hlist_head buckets[BUCKETS] __guarded_by(&lock);
+	uint64_t nr __guarded_by(&lock);
+	struct spinlock dead_lock;                      /* RANK_SPIN_MONITOR */
+	struct list_head dead __guarded_by(&dead_lock); /* reap_link */
+	struct workqueue *wq;                           /* const after start */
+	struct work reap;
+} table = {
+	.lock = SPINLOCK_INIT("remote sockets", RANK_SOCKET_TABLE),
+	.dead_lock = SPINLOCK_INIT("dead remote sockets", RANK_SPIN_MONITOR),
+	.dead = LIST_HEAD_INIT(table.dead),
+};
+
+static uint64_t gauge_conns(void)
+{
+	uint64_t nr;
+
+	spin_lock(&table.lock);
+	nr = table.nr;
+	spin_unlock(&table.lock);
+	return nr;
+}
+GAUGE(conns_gauge, "socket.remote.connections", "connections with other processors", gauge_conns);
+
+/* --- references ------------------------------------------------------------------------- */
+
+void remote_get(struct remote_conn *c)
+{
+	refcount_inc(&c->refs);
+}
+
+/* Also in a timer's interrupt. */
+void remote_put(struct remote_conn *c)
+{
+	unsigned long flags;
+
+	if (!refcount_dec_and_test(&c->refs))
+		return;
+	ASSERT(c->state == REMOTE_GONE && !c->s && !c->busy);
+	flags = spin_lock_irqsave(&table.dead_lock);
+	list_add_tail(&c->reap_link, &table.dead);
+	spin_unlock_irqrestore(&table.dead_lock, flags);
+	(void)work_queue(table.wq, &table.reap); /* it may be queued already */
+}
+
+/* Where it may sleep: a worker that still runs for a connection is waited for. */
+static void reap(struct work *w)
+{
+	struct remote_conn *c;
+
+	for (;;) {
+		const unsigned long flags = spin_lock_irqsave(&table.dead_lock);
+
+		c = list_first_entry_or_null(&table.dead, struct remote_conn, reap_link);
+		if (c)
+			list_del(&c->reap_link);
+		spin_unlock_irqrestore(&table.dead_lock, flags);
+		if (!c)
+			return;
+		(void)timer_cancel(&c->timer);
+		work_flush(&c->work);
+		remote_buf_free(c->cur);
+		remote_buf_free(c->next);
+		kmem_free(c);
+	}
+}
+
+static void wake_worker(struct remote_conn *c)
+{
+	remote_get(c);
+	if (!work_queue(table.wq, &c->work))
+		remote_put(c);
+}
+
+static void on_timer(void *arg)
+{
+	struct remote_conn *c = arg;
+
+	if (!refcount_inc_not_zero(&c->refs))
+		return;
+	if (!work_queue(table.wq, &c->work))
+		remote_put(c);
+}
+
+static void later(struct remote_conn *c, uint64_t ns)
+{
+	timer_set(&c->timer, time_now_ns() + ns);
+}
+
+/* --- the table -------------------------------------------------------------------------- */
+
+static struct remote_conn *find_locked(uint64_t id) __must_hold(&table.lock)
+{
+	struct remote_conn *c;
+
+	assert_spin_held(&table.lock);
+	hlist_for_each_entry(c, &table.buckets[hash64(id) % BUCKETS], node) {
+		if (c->id == id)
+			return c;
+	}
+	return NULL;
+}
+
+/* The connection that the peer means, referenced; NULL: none of that processor has the id. */
+static struct remote_conn *find(uint64_t id, uint32_t peer, uint32_t incarn)
+{
+	struct remote_conn *c;
+
+	spin_lock(&table.lock);
+	c = find_locked(id);
+	if (c && (c->peer != peer || c->incarn != incarn))
+		c = NULL;
+	if (c)
+		remote_get(c);
+	spin_unlock(&table.lock);
+	return c;
+}
+
+static void enter(struct remote_conn *c)
+{
+	spin_lock(&table.lock);
+	do {
+		c->id = random_u64();
+	} while (!c->id || find_locked(c->id));
+	hlist_add_head(&c->node, &table.buckets[hash64(c->id) % BUCKETS]);
+	table.nr++;
+	spin_unlock(&table.lock);
+}
+
+/* It is gone: no message finds it any more. */
+static void leave(struct remote_conn *c)
+{
+	bool was_there;
+
+	spin_lock(&table.lock);
+	was_there = !hlist_unhashed(&c->node);
+	if (was_there) {
+		hlist_del(&c->node);
+		table.nr--;
+	}
+	spin_unlock(&table.lock);
+	if (was_there)
+		remote_put(c);
+}
+
+static void work_fn(struct work *w);
+
+static uint64_t window_of(const struct socket *s)
+{
+	return MAX(READ_ONCE(s->rcvbuf), WINDOW_MIN);
+}
+
+/* An end for @s, which gets it and is held by it. One reference is the table's. NULL: no memory. */
+static struct remote_conn *make(struct socket *s, struct kmem_account *account, uint32_t peer,
+				uint32_t incarn)
+{
+	struct remote_conn *c = kmem_alloc(account, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	refcount_set(&c->refs, 2); /* the socket's and the table's */
+	spin_lock_init(&c->lock, "remote socket", RANK_SOCKET_TABLE);
+	mutex_init(&c->send_lock, "remote senders", RANK_PIPE);
+	work_init(&c->work, work_fn);
+	timer_init(&c->timer, on_timer, c);
+	list_init(&c->reap_link);
+	c->peer = peer;
+	c->incarn = incarn;
+	c->rx_limit = window_of(s);
+	socket_get(s);
+	c->s = s;
+	enter(c);
+	return c;
+}
+
+struct remote_conn *remote_of(struct socket *s)
+{
+	struct remote_conn *c;
+
+	spin_lock(&s->lock);
+	c = inet_of(s)->remote_conn;
+	if (c)
+		remote_get(c);
+	spin_unlock(&s->lock);
+	return c;
+}
+
+static void set_remote(struct socket *s, struct remote_conn *c)
+{
+	spin_lock(&s->lock);
+	inet_of(s)->remote_conn = c;
+	spin_unlock(&s->lock);
+}
+
+/* --- ends ------------------------------------------------------------------------------- */
+
+void remote_drop_bufs_locked(struct remote_conn *c)
+{
+	assert_spin_held(&c->lock);
+	ASSERT(c->state == REMOTE_GONE);
+	if (!c->busy && c->cur != c->filling) {
+		remote_buf_free(c->cur);
+		c->cur = NULL;
+	}
+	if (c->next != c->filling) {
+		remote_buf_free(c->next);
+		c->next = NULL;
+	}
+}
+
+/* The connection is gone; the program is told @err if it was about to connect. */
+static void lose(struct remote_conn *c, int err)
+{
+	bool was_asking, was_gone;
+
+	spin_lock(&c->lock);
+	was_gone = c->state == REMOTE_GONE;
+	was_asking = c->state == REMOTE_ASKING;
+	c->state = REMOTE_GONE;
+	if (!was_gone && was_asking && c->s)
+		c->failed = err;
+	else if (!was_gone && c->s)
+		tcp_reset(c->s);
+	remote_drop_bufs_locked(c);
+	spin_unlock(&c->lock);
+	if (was_gone)
+		return;
+	counter_inc(&remote_lost);
+	leave(c);
+	if (was_asking)
+		wake_worker(c);
+}
+
+/* A closed connection whose last bytes the peer has. */
+static void end_if_done(struct remote_conn *c)
+{
+	bool done;
+
+	spin_lock(&c->lock);
+	done = c->state == REMOTE_OPEN && !c->s && c->fin_sent;
+	if (done) {
+		c->state = REMOTE_GONE;
+		remote_drop_bufs_locked(c);
+	}
+	spin_unlock(&c->lock);
+	if (done)
+		leave(c);
+}
+
+/* connect() has failed, or failed and @c was closed: the socket is as before it. */
+static void finish_failed(struct remote_conn *c)
+{
+	struct socket *s;
+	int err;
+
+	spin_lock(&c->lock);
+	s = c->failed ? c->s : NULL;
+	err = c->failed;
+	c->failed = 0;
+	if (s)
+		c->s = NULL;
+	spin_unlock(&c->lock);
+	if (!s)
+		return;
+	inet_forget_remote(s);
+	spin_lock(&s->lock);
+	if (inet_of(s)->remote_conn == c && !s->dead) {
+		inet_of(s)->remote_conn = NULL;
+		__atomic_store_n(&s->ops, &tcp_ops, __ATOMIC_RELEASE);
+		__atomic_store_n(&s->error, err, __ATOMIC_RELEASE);
+		__atomic_store_n(&s->state, SOCKET_IDLE, __ATOMIC_RELEASE);
+		spin_unlock(&s->lock);
+		socket_shut(s, 0, 0);
+		remote_put(c);
+	} else {
+		spin_unlock(&s->lock);
+	}
+	socket_put(s);
+}
+
+void remote_end(struct remote_conn *c)
+{
+	spin_lock(&c->lock);
+	c->fin_wanted = true;
+	spin_unlock(&c->lock);
+	remote_kick(c);
+}
+
+void remote_close(struct remote_conn *c, bool abort)
+{
+	struct socket *s;
+	bool gone;
+
+	spin_lock(&c->lock);
+	s = c->s;
+	c->s = NULL;
+	c->fin_wanted = true;
+	gone = c->state == REMOTE_GONE;
+	if (!gone && (abort || c->state == REMOTE_ASKING)) {
+		/* One that asks hears of its peer later, and resets it then. */
+		c->reset_due = c->state == REMOTE_OPEN;
+		c->state = REMOTE_GONE;
+		remote_drop_bufs_locked(c);
+	}
+	abort = !gone && c->state == REMOTE_GONE;
+	spin_unlock(&c->lock);
+	if (abort) {
+		leave(c);
+		wake_worker(c);
+	} else {
+		remote_kick(c);
+		end_if_done(c);
+	}
+	if (s)
+		socket_put(s);
+}
+
+/* --- sending ---------------------------------------------------------------------------- */
+
+/* cur has been sent, and nobody appends to it: the next one takes its place. */
+static void advance_locked(struct remote_conn *c) __must_hold(&c->lock)
+{
+	assert_spin_held(&c->lock);
+	if (!c->cur || c->cur->sent < c->cur->len || c->cur == c->filling)
+		return;
+	remote_buf_free(c->cur);
+	c->cur = c->next;
+	c->next = NULL;
+}
+
+/* The next bytes to be sent; false: there are none. The message is under way from here on. */
+static bool take_locked(struct remote_conn *c, uint32_t *off, bool *fin) __must_hold(&c->lock)
+{
+	uint64_t n = 0;
+
+	assert_spin_held(&c->lock);
+	if (c->state != REMOTE_OPEN || c->busy)
+		return false;
+	advance_locked(c);
+	if (c->cur) {
+		n = MIN((uint64_t)(c->cur->len - c->cur->sent), c->tx_limit - c->tx_pos);
+		*off = c->cur->sent;
+	}
+	*fin = c->fin_wanted && !c->fin_sent && !c->filling && !c->next &&
+	       (!c->cur || c->cur->sent + n == c->cur->len);
+	if (!n && !*fin)
+		return false;
+	c->in_flight = (uint32_t)n;
+	c->fin_in_flight = *fin;
+	c->busy = true;
+	return true;
+}
+
+/* Up to where the peer may send now. */
+static uint64_t grow_limit_locked(struct remote_conn *c) __must_hold(&c->lock)
+{
+	uint64_t want;
+
+	assert_spin_held(&c->lock);
+	if (c->s) {
+		want = c->rx_pos - READ_ONCE(c->s->readable) + window_of(c->s);
+		c->rx_limit = MAX(c->rx_limit, want);
+	}
+	return c->rx_limit;
+}
+
+void remote_kick(struct remote_conn *c)
+{
+	struct remote_buf *b = NULL;
+	uint64_t position = 0, limit = 0;
+	uint32_t off = 0, len = 0;
+	bool fin, go;
+	int err;
+
+	spin_lock(&c->lock);
+	go = take_locked(c, &off, &fin);
+	if (go) {
+		b = c->cur;
+		len = c->in_flight;
+		position = c->tx_pos;
+		limit = grow_limit_locked(c);
+	}
+	spin_unlock(&c->lock);
+	if (!go)
+		return;
+	err = remote_net_data(c, b, off, len, position, limit, fin);
+	if (err)
+		remote_sent(c, err, 0);
+}
+
+static bool is_passing(int err)
+{
+	return err == -EAGAIN || err == -ENOBUFS || err == -ENOMEM;
+}
+
+void remote_sent(struct remote_conn *c, int status, uint64_t limit)
+{
+	bool lost = false;
+
+	spin_lock(&c->lock);
+	ASSERT(c->busy);
+	c->busy = false;
+	if (!status) {
+		if (c->cur)
+			c->cur->sent += c->in_flight;
+		c->tx_pos += c->in_flight;
+		c->tx_limit = MAX(c->tx_limit, limit);
+		c->fin_sent = c->fin_sent || c->fin_in_flight;
+	} else if (!is_passing(status)) {
+		/* An end that nobody waits for is no loss. */
+		lost = c->in_flight || status != -ECONNRESET;
+		c->fin_sent = c->fin_sent || c->fin_in_flight;
+	}
+	if (c->state == REMOTE_GONE)
+		remote_drop_bufs_locked(c);
+	else if (!status)
+		advance_locked(c);
+	if (c->s && !lost)
+		socket_wake(&c->s->wr_wait);
+	spin_unlock(&c->lock);
+	if (lost) {
+		lose(c, ECONNRESET);
+	} else if (status) {
+		counter_inc(&remote_again);
+		later(c, PAUSE_NS);
+	} else {
+		remote_kick(c);
+	}
+	end_if_done(c);
+}
+
+void remote_consumed(struct remote_conn *c, struct socket *s)
+{
+	const uint64_t window = window_of(s);
+	uint64_t before, limit = 0;
+
+	spin_lock(&c->lock);
+	before = c->rx_limit;
+	if (c->state == REMOTE_OPEN && !c->rx_fin &&
+	    c->rx_pos - READ_ONCE(s->readable) + window - before >= window / 2 &&
+	    c->rx_pos - READ_ONCE(s->readable) + window > before)
+		limit = grow_limit_locked(c);
+	spin_unlock(&c->lock);
+	if (limit && remote_net_window(c, limit)) {
+		spin_lock(&c->lock);
+		c->window_due = true;
+		spin_unlock(&c->lock);
+		later(c, PAUSE_NS);
+	}
+}
+
+/* --- connecting ------------------------------------------------------------------------- */
+
+static void ask(struct remote_conn *c)
+{
+	uint64_t limit;
+	int err;
+
+	spin_lock(&c->lock);
+	limit = c->rx_limit;
+	spin_unlock(&c->lock);
+	err = remote_net_connect(c, limit);
+	if (err)
+		remote_connected(c, err == -ENOMEM ? -EAGAIN : err, 0, 0);
+}
+
+/* Of an end that was closed meanwhile, the peer's is reset. */
+void remote_connected(struct remote_conn *c, int status, uint64_t peer_id, uint64_t limit)
+{
+	const uint64_t now = time_now_ns();
+	uint64_t pause = 0;
+	int err = 0;
+
+	spin_lock(&c->lock);
+	if (!status)
+		c->peer_id = peer_id;
+	if (c->state == REMOTE_GONE) {
+		c->reset_due = !status;
+	} else if (!status) {
+		ASSERT(c->state == REMOTE_ASKING);
+		c->state = REMOTE_OPEN;
+		c->tx_limit = MAX(c->tx_limit, limit);
+		tcp_connected(c->s);
+	} else if (is_passing(status) && now < c->deadline_ns) {
+		pause = c->pause_ns;
+		c->pause_ns = MIN(2 * pause, PAUSE_MAX);
+		c->ask_due = true;
+	} else {
+		err = is_passing(status) ? ETIMEDOUT : ECONNREFUSED;
+	}
+	spin_unlock(&c->lock);
+	if (err)
+		lose(c, err);
+	else if (pause)
+		later(c, pause);
+	else
+		wake_worker(c);
+}
+
+int remote_connect(struct socket *s, const struct inet_name *to, bool nonblock, bool *taken)
+{
+	struct vnode_name name = { .port = to->port, .kind = NAME_TCP };
+	struct remote_conn *c;
+	struct node_info info;
+	uint32_t node;
+	int err;
+
+	*taken = false;
+	if (!names_are_shared())
+		return -ECONNREFUSED;
+	memcpy(name.addr, to->addr, sizeof(name.addr));
+	err = names_find(&name, time_now_ns() + FIND_NS, &node);
+	if (err)
+		return err;
+	if (!rpc_peer_info(node, &info))
+		return -ECONNREFUSED;
+	inet_connect_names(s, to);
+	c = make(s, kmem_current(), node, info.incarn);
+	if (!c)
+		return -ENOBUFS;
+	c->from = inet_of(s)->local;
+	c->to = *to;
+	c->pause_ns = PAUSE_NS;
+	c->deadline_ns = time_now_ns() + CONNECT_NS;
+	*taken = true;
+	set_remote(s, c);
+	__atomic_store_n(&s->ops, &remote_ops, __ATOMIC_RELEASE);
+	spin_lock(&s->lock);
+	__atomic_store_n(&s->state, SOCKET_CONNECTING, __ATOMIC_RELEASE);
+	spin_unlock(&s->lock);
+	counter_inc(&remote_connects);
+	ask(c);
+	if (nonblock)
+		return -EINPROGRESS;
+	err = tcp_wait_connected(s, false);
+	if (!err)
+		inet_of(s)->told = true;
+	return err;
+}
+
+/* --- the worker ------------------------------------------------------------------------- */
+
+static void work_fn(struct work *w)
+{
+	struct remote_conn *c = container_of(w, struct remote_conn, work);
+	bool do_ask, do_window, do_reset;
+	uint64_t limit;
+
+	finish_failed(c);
+	spin_lock(&c->lock);
+	do_ask = c->ask_due && c->state == REMOTE_ASKING;
+	do_window = c->window_due && c->state == REMOTE_OPEN;
+	do_reset = c->reset_due && c->peer_id;
+	limit = c->rx_limit;
+	c->ask_due = c->window_due = c->reset_due = false;
+	spin_unlock(&c->lock);
+	if (do_ask)
+		ask(c);
+	if (do_window && remote_net_window(c, limit)) {
+		spin_lock(&c->lock);
+		c->window_due = true;
+		spin_unlock(&c->lock);
+		later(c, PAUSE_NS);
+	}
+	if (do_reset) {
+		const int err = remote_net_reset(c);
+
+		/* A processor that has left needs none. */
+		if (is_passing(err)) {
+			spin_lock(&c->lock);
+			c->reset_due = true;
+			spin_unlock(&c->lock);
+			later(c, PAUSE_NS);
+		}
+	}
+	remote_kick(c);
+	remote_put(c);
+}
+
+/* --- what peers ask --------------------------------------------------------------------- */
+
+int remote_accept(const struct remote_request *r, uint64_t *id, uint64_t *limit)
+{
+	struct socket *l = inet_find(SOCK_STREAM, &r->to, NULL), *child;
+	struct remote_conn *c;
+	int err;
+
+	if (!l)
+		return -ECONNREFUSED;
+	child = socket_create_like(l, &remote_ops);
+	if (IS_ERR(child)) {
+		socket_put(l);
+		return -ENOBUFS;
+	}
+	tcp_inherit(child, l, &r->to, &r->from);
+	inet_enter(child);
+	c = make(child, kmem_account_of(l), r->node, r->incarn);
+	if (!c) {
+		socket_put(l);
+		socket_drop(child);
+		return -ENOBUFS;
+	}
+	c->from = r->from;
+	c->to = r->to;
+	spin_lock(&c->lock);
+	c->peer_id = r->conn;
+	c->tx_limit = r->limit;
+	c->state = REMOTE_OPEN;
+	*id = c->id;
+	*limit = c->rx_limit;
+	spin_unlock(&c->lock);
+	set_remote(child, c);
+	err = socket_backlog_add(l, child);
+	socket_put(l);
+	if (err) {
+		/* The peer knows no end here: nothing is to be told. */
+		spin_lock(&c->lock);
+		c->state = REMOTE_GONE;
+		spin_unlock(&c->lock);
+		leave(c);
+		socket_drop(child);
+		counter_inc(&remote_full);
+		return err;
+	}
+	counter_inc(&remote_accepts);
+	return 0;
+}
+
+/* May a message with these bytes come now? It is being received from here on. */
+static int begin_receive_locked(struct remote_conn *c, const struct remote_message *m)
+	__must_hold(&c->lock)
+{
+	assert_spin_held(&c->lock);
+	if (c->state == REMOTE_GONE)
+		return -ECONNRESET;
+	if (c->rx_busy || c->rx_fin || m->position != c->rx_pos || m->len > c->rx_limit - c->rx_pos)
+		return -EPROTO;
+	if (!c->s && m->len)
+		return -ECONNRESET;
+	/* Messages of a few bytes take more memory than the room that was told. */
+	if (m->len && READ_ONCE(c->s->queued) > QUEUE_WINDOWS * window_of(c->s))
+		return -ENOBUFS;
+	c->tx_limit = MAX(c->tx_limit, m->limit);
+	c->rx_busy = true;
+	return 0;
+}
+
+/* Put @msg (NULL: there are no bytes) into the queue of the socket, which takes it over. */
+static int push_locked(struct remote_conn *c, const struct remote_message *m, struct sock_msg *msg)
+	__must_hold(&c->lock)
+{
+	struct socket *s = c->s;
+	int err = 0;
+
+	assert_spin_held(&c->lock);
+	if (c->state == REMOTE_GONE || (!s && msg))
+		return -ECONNRESET;
+	if (msg) {
+		spin_lock(&s->lock);
+		if (s->dead)
+			err = -ECONNRESET;
+		else
+			sock_queue_push_locked(s, msg);
+		spin_unlock(&s->lock);
+		if (err)
+			return err;
+		socket_wake(&s->rd_wait);
+	}
+	c->rx_pos += m->len;
+	if (m->fin) {
+		c->rx_fin = true;
+		if (s)
+			tcp_fin(s);
+	}
+	return 0;
+}
+
+static int receive(struct remote_conn *c, const struct remote_message *m, uint64_t *limit)
+{
+	struct sock_msg *msg = NULL;
+	int err;
+
+	spin_lock(&c->lock);
+	err = begin_receive_locked(c, m);
+	spin_unlock(&c->lock);
+	if (err)
+		return err;
+	if (m->len) {
+		msg = sock_msg_copy_of(m->data, m->len, kmem_account_of(c));
+		if (IS_ERR(msg)) {
+			err = (int)PTR_ERR(msg);
+			msg = NULL;
+		}
+	}
+	spin_lock(&c->lock);
+	c->rx_busy = false;
+	if (!err)
+		err = push_locked(c, m, msg);
+	*limit = grow_limit_locked(c);
+	spin_unlock(&c->lock);
+	if (err && msg)
+		sock_msg_free(msg);
+	return err;
+}
+
+int remote_receive(const struct remote_message *m, uint64_t *limit)
+{
+	struct remote_conn *c = find(m->conn, m->node, m->incarn);
+	int err;
+
+	if (!c)
+		return -ECONNRESET;
+	err = receive(c, m, limit);
+	if (err == -EPROTO)
+		lose(c, ECONNRESET);
+	else
+		remote_kick(c); /* the message may have brought room for what waits */
+	remote_put(c);
+	return err;
+}
+
+int remote_window(const struct remote_message *m)
+{
+	struct remote_conn *c = find(m->conn, m->node, m->incarn);
+
+	if (!c)
+		return -ECONNRESET;
+	spin_lock(&c->lock);
+	c->tx_limit = MAX(c->tx_limit, m->limit);
+	spin_unlock(&c->lock);
+	remote_kick(c);
+	remote_put(c);
+	return 0;
+}
+
+int remote_reset(const struct remote_message *m)
+{
+	struct remote_conn *c = find(m->conn, m->node, m->incarn);
+
+	if (!c)
+		return 0;
+	lose(c, ECONNRESET);
+	remote_put(c);
+	return 0;
+}
+
+/* --- membership ------------------------------------------------------------------------- */
+
+/* One of the connections with that processor, referenced. */
+static struct remote_conn *first_with(uint32_t node, uint32_t incarn)
+{
+	struct remote_conn *c, *found = NULL;
+
+	spin_lock(&table.lock);
+	for (uint32_t i = 0; i < BUCKETS && !found; i++) {
+		hlist_for_each_entry(c, &table.buckets[i], node) {
+			if (c->peer == node && c->incarn == incarn) {
+				remote_get(c);
+				found = c;
+				break;
+			}
+		}
+	}
+	spin_unlock(&table.lock);
+	return found;
+}
+
+void remote_node_gone(uint32_t node, uint32_t incarn)
+{
+	struct remote_conn *c;
+
+	while ((c = first_with(node, incarn))) {
+		lose(c, ECONNRESET);
+		leave(c); /* also of one that was closed meanwhile */
+		remote_put(c);
+	}
+}
+
+int remote_init(void)
+{
+	work_init(&table.reap, reap);
+	table.wq = workqueue_create("sockets", 2);
+	if (IS_ERR(table.wq))
+		return (int)PTR_ERR(table.wq);
+	return remote_net_init();
+}
