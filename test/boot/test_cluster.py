@@ -96,25 +96,53 @@ def test_programs_on_each_processor(several):
     assert [pid // (4194304 // 3) for pid in pids] == [0, 1, 2, 1]
 
 
-def test_ports_are_the_vnodes(several):
+def across(running: Running, programs, node: str, *args: str):
+    program, capture = start(running, node, f"exec {programs}/glibc-static/across {' '.join(args)}")
+    assert program.wait(time.monotonic() + LIMIT_S, "start")
+    return program, capture
+
+
+def output(program, capture) -> str:
+    assert program.wait(time.monotonic() + LIMIT_S)
+    assert program.exit.status == 0, bytes(capture.data[2])
+    return bytes(capture.data[1]).decode()
+
+
+def test_ports_are_the_vnodes(several, programs):
     """A port at which a program on one processor listens is in use on the others until it ends."""
-    listen = f"exec {BUSYBOX} nc -l -p 7001"
-    names = lambda: several.stats()["s0"]["names.entries"]  # noqa: E731
-    before = names()
-    told = several.stats()["p1"]["names.told"]
-    first, _ = start(several, "p1", listen)
-    wait_for(lambda: several.stats()["p1"]["names.told"] >= told + 2)
-    second, capture = start(several, "p0", listen)
-    assert second.wait(time.monotonic() + LIMIT_S)
-    assert second.exit.status == 1 << 8 and b"in use" in capture.data[2]
+    first, capture = across(several, programs, "p1", "hold", "7001")
+    wait_for(lambda: b"ready" in capture.data[1])
+    assert output(*across(several, programs, "p0", "bind", "7001")) == (
+        "bind: Address already in use\n"
+    )
     first.signal(signal.SIGKILL)
     assert first.wait(time.monotonic() + LIMIT_S)
-    wait_for(lambda: names() == before)
-    third, _ = start(several, "p0", listen)
-    wait_for(lambda: names() == before + 1)
-    third.signal(signal.SIGKILL)
-    assert third.wait(time.monotonic() + LIMIT_S)
-    wait_for(lambda: names() == before)
+    wait_for(lambda: several.stats()["s0"]["names.entries"] == 0)
+    assert output(*across(several, programs, "p0", "bind", "7001")) == "listens\n"
+
+
+def test_programs_on_two_processors_talk(several, programs):
+    """Through 127.0.0.1: the bytes travel over RDMA, and the ends are told."""
+    size = 3000000
+    before = counters(several, "p0", "p1")
+    echo, heard = across(several, programs, "p1", "echo", "7002")
+    wait_for(lambda: b"ready" in heard.data[1])
+    asked = output(*across(several, programs, "p0", "ask", "7002", str(size)))
+    assert asked == f"{size} bytes, 0 wrong, the end\n"
+    assert output(echo, heard) == f"ready\n{size} bytes, the end\n"
+    after = counters(several, "p0", "p1")
+    for node in ("p0", "p1"):
+        sent = {n: after[node][f"socket.remote.{n}"] - before[node][f"socket.remote.{n}"]
+                for n in ("bytes", "messages", "bulks")}  # fmt: skip
+        assert sent["bytes"] == size and 10 < sent["bulks"] <= sent["messages"] < size / 1000
+    # A program that is killed closes its connections.
+    hold, held = across(several, programs, "p1", "hold", "7003")
+    wait_for(lambda: b"ready" in held.data[1])
+    wait, told = across(several, programs, "p0", "wait", "7003")
+    wait_for(lambda: b"ready" in told.data[1])
+    hold.signal(signal.SIGKILL)
+    assert output(wait, told).startswith("ready\nSuccess: 1 0 0\nrecv 0,")
+    wait_for(lambda: total(counters(several, "p0", "p1"), "socket.remote.connections") == 0)
 
 
 def test_gpm_places_where_there_is_least_to_do(several):
@@ -138,7 +166,7 @@ def test_gpm_places_where_there_is_least_to_do(several):
     assert several.stats()["s0"]["gpm.placed"] == len(placed)
 
 
-def test_lost_processors_are_given_back(several, texts, tmp_path):
+def test_lost_processors_are_given_back(several, programs, texts, tmp_path):
     """p1 is killed. p2 stops for longer than its lease: when it goes on it may do nothing more."""
     # The spaces of programs that have ended go a little later.
     wait_for(lambda: owned(several)["memory.aspaces"] == 0)
@@ -152,11 +180,17 @@ def test_lost_processors_are_given_back(several, texts, tmp_path):
     stopped, _ = start(several, "p2", HUNGRY)
     wait_for(lambda: owned(several)["memory.frames_used"] > alone["memory.frames_used"] + 8000)
     assert owned(several)["memory.aspaces"] >= alone["memory.aspaces"] + 8
+    hold, held = across(several, programs, "p1", "hold", "7004")
+    wait_for(lambda: b"ready" in held.data[1])
+    wait, told = across(several, programs, "p0", "wait", "7004")
+    wait_for(lambda: b"ready" in told.data[1])
     several.cluster.kill_node("p1")
     several.cluster.kill_node("p2", signal.SIGSTOP)
-    with pytest.raises(LaunchError, match="node p1 was killed by signal 9"):
-        killed.wait(time.monotonic() + LIMIT_S)
+    for lost in (killed, hold):
+        with pytest.raises(LaunchError, match="node p1 was killed by signal 9"):
+            lost.wait(time.monotonic() + LIMIT_S)
     assert several.alive
+    assert output(wait, told).startswith("ready\nConnection reset by peer: 1 1 1\nrecv 0,")
     # The launcher has told the managers of the machine that ended; the other's lease runs out.
     wait_for(lambda: "node 2 has ended: fenced" in several.log("s0"))
     wait_for(lambda: "node 3 was silent for 8000 ms: fenced" in several.log("s0"))

@@ -1,0 +1,693 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * TCP between programs on two processors, over simulated RDMA: bytes beside a model, over
+ * connections that break; ends, resets, backlogs, a processor that leaves, hostile messages.
+ *
+ * Node 1 listens, node 2 connects.
+ */
+#include <abi/in.h>
+#include <abi/poll.h>
+#include <cluster/cluster.h>
+#include <kernel/counter.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/prng.h>
+#include <lib/string.h>
+#include <net/rpc.h>
+#include <net/tcpip.h>
+#include <processor/account/account.h>
+#include <processor/client/names.h>
+#include <processor/socket/inet_private.h>
+#include <processor/socket/queue.h>
+#include <processor/socket/remote_private.h>
+#include <processor/vfs/uio.h>
+#include <proto/pp.h>
+#include <shim/shim.h>
+
+#include "ipc_fake.h"
+#include "memverbs/sim.h"
+#include "rpc_nodes.h"
+
+#define SERVER 1u
+#define CLIENT 2u
+#define PORT   80u
+
+static void pause_us(uint64_t us)
+{
+	thread_sleep_ns(us * 1000);
+}
+
+/* --- surroundings: no network card, and the managers know that the other node listens - */
+
+const struct socket_ops udp_ops = { .name = "none" };
+
+bool tcpip_is_own(const uint8_t addr[16])
+{
+	return false;
+}
+
+void tcpip_status(struct tcpip_conn *c, struct tcpip_status *out)
+{
+	*out = (struct tcpip_status){ 0 };
+}
+
+int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
+{
+	return -ENETUNREACH;
+}
+
+int outside_open(struct socket *s, unsigned int backlog)
+{
+	return 0;
+}
+
+void outside_close(struct socket *s)
+{
+}
+
+void outside_accepted(struct socket *s)
+{
+}
+
+bool names_are_shared(void)
+{
+	return true;
+}
+
+uint32_t names_skip_ports(uint16_t port)
+{
+	return 0;
+}
+
+int names_lease(void)
+{
+	return -EADDRINUSE;
+}
+
+int names_find(const struct vnode_name *name, uint64_t until_ns, uint32_t *node)
+{
+	*node = SERVER;
+	return sim_node_id() == SERVER ? -ECONNREFUSED : 0;
+}
+
+int cluster_vnode_check(uint32_t vnode, uint32_t node, bool may_wait)
+{
+	return vnode == PROTO_VNODE_ROOT ? 0 : -EACCES;
+}
+
+/* --- programs ------------------------------------------------------------------------- */
+
+static void join(struct ktest *t)
+{
+	const uint32_t other = sim_node_id() == SERVER ? CLIENT : SERVER;
+
+	fake_task(0);
+	rpc_node_start(t, NODE_ROLE_PROCESSOR, NULL, 0);
+	ASSERT_EQ(t, remote_init(), 0);
+	peer_add_role(t, other, NODE_ROLE_PROCESSOR);
+	sim_cmd("barrier 0 2");
+}
+
+static struct sock_addr address(uint16_t port)
+{
+	struct sock_addr addr = { .len = sizeof(addr.in) };
+
+	addr.in.family = AF_INET;
+	addr.in.port = __builtin_bswap16(port);
+	addr.in.addr = __builtin_bswap32(0x7f000001);
+	return addr;
+}
+
+static struct socket *make(void)
+{
+	return socket_create(&tcp_ops, AF_INET, SOCK_STREAM, SOL_TCP);
+}
+
+static struct socket *listener(struct ktest *t, int backlog)
+{
+	const struct sock_addr addr = address(PORT);
+	struct socket *l = make();
+
+	EXPECT_EQ(t, l->ops->bind(l, &addr), 0);
+	EXPECT_EQ(t, l->ops->listen(l, backlog), 0);
+	sim_cmd("barrier 1 2");
+	return l;
+}
+
+static int connect_to(struct socket *s, bool nonblock)
+{
+	const struct sock_addr addr = address(PORT);
+
+	return s->ops->connect(s, &addr, nonblock);
+}
+
+static struct socket *connected(struct ktest *t)
+{
+	struct socket *s = make();
+
+	EXPECT_EQ(t, connect_to(s, false), 0);
+	return s;
+}
+
+static ssize_t give(struct socket *s, const void *buf, size_t len, uint32_t flags)
+{
+	struct socket_msg m = { .flags = flags };
+	struct uio u;
+
+	uio_kernel(&u, (void *)(uintptr_t)buf, len);
+	m.uio = &u;
+	return s->ops->sendmsg(s, &m);
+}
+
+static ssize_t take(struct socket *s, void *buf, size_t len, uint32_t flags)
+{
+	struct socket_msg m = { .flags = flags };
+	struct uio u;
+
+	uio_kernel(&u, buf, len);
+	m.uio = &u;
+	return s->ops->recvmsg(s, &m);
+}
+
+static uint64_t counter_of(const char *name)
+{
+	uint64_t v = 0;
+
+	counter_find(name, &v);
+	return v;
+}
+
+/* Nothing is left behind: no connection, no byte, no buffer. */
+static void nothing_left(struct ktest *t)
+{
+	for (int i = 0; i < 5000 && counter_of("socket.remote.connections"); i++)
+		pause_us(1000);
+	EXPECT_EQ(t, counter_of("socket.remote.connections"), 0);
+	EXPECT_EQ(t, sock_memory(), 0);
+	for (int i = 0; i < 5000 && kmem_count(KMEM_SOCKET_BYTES); i++)
+		pause_us(1000);
+	EXPECT_EQ(t, kmem_count(KMEM_SOCKET_BYTES), 0);
+	sim_cmd("barrier 9 2");
+}
+
+static void run(struct ktest *t, void (*server)(struct ktest *t), void (*client)(struct ktest *t))
+{
+	sim_two(t, server, client, 60);
+}
+
+/* --- bytes beside a model ------------------------------------------------------------- */
+
+#define TOTAL (1500u * 1000u)
+
+static uint8_t byte_at(uint32_t node, uint64_t i)
+{
+	return (uint8_t)(i * 7 + i / 251 + node * 31);
+}
+
+struct stream {
+	struct ktest *t;
+	struct socket *s;
+	struct completion done;
+};
+
+static void send_stream(struct ktest *t, struct socket *s)
+{
+	static uint8_t buf[100000];
+	struct prng r;
+	uint64_t at = 0;
+
+	prng_seed(&r, sim_node_id());
+	while (at < TOTAL) {
+		const uint64_t most = prng_below(&r, 3) ? 3000 : sizeof(buf);
+		const size_t len = (size_t)MIN(1 + prng_below(&r, most), TOTAL - at);
+		ssize_t n;
+
+		for (size_t i = 0; i < len; i++)
+			buf[i] = byte_at(sim_node_id(), at + i);
+		n = give(s, buf, len, 0);
+		ASSERT_EQ(t, n, (ssize_t)len);
+		at += len;
+	}
+	EXPECT_EQ(t, s->ops->shutdown(s, SHUT_WR), 0);
+}
+
+static void stream_thread(void *arg)
+{
+	struct stream *st = arg;
+
+	fake_task(0);
+	send_stream(st->t, st->s);
+	complete(&st->done);
+}
+
+static void receive_stream(struct ktest *t, struct socket *s)
+{
+	const uint32_t other = sim_node_id() == SERVER ? CLIENT : SERVER;
+	static uint8_t buf[200000];
+	struct prng r;
+	uint64_t at = 0, wrong = 0;
+
+	prng_seed(&r, sim_node_id() + 10);
+	for (;;) {
+		const size_t len = 1 + (size_t)prng_below(&r, sizeof(buf));
+		const uint32_t flags = prng_below(&r, 4)   ? 0
+				       : prng_below(&r, 2) ? MSG_WAITALL
+							   : MSG_PEEK;
+		const ssize_t n = take(s, buf, len, flags);
+
+		ASSERT_TRUE(t, n >= 0);
+		for (ssize_t i = 0; i < n; i++)
+			wrong += buf[i] != byte_at(other, at + (uint64_t)i);
+		if (!n)
+			break;
+		if (flags == MSG_WAITALL)
+			EXPECT_EQ(t, (uint64_t)n, MIN((uint64_t)len, TOTAL - at));
+		if (flags != MSG_PEEK)
+			at += (uint64_t)n;
+	}
+	EXPECT_EQ(t, at, TOTAL);
+	EXPECT_EQ(t, wrong, 0);
+}
+
+static void both_ways(struct ktest *t, struct socket *s)
+{
+	struct stream st = { .t = t, .s = s };
+	struct thread *th;
+
+	completion_init(&st.done);
+	th = thread_create("sender", stream_thread, &st);
+	ASSERT_FALSE(t, IS_ERR(th));
+	thread_detach(th);
+	receive_stream(t, s);
+	completion_wait(&st.done);
+	socket_drop(s);
+}
+
+static void stream_server(struct ktest *t)
+{
+	struct socket *l, *s;
+
+	join(t);
+	l = listener(t, 1);
+	s = l->ops->accept(l, false);
+	ASSERT_FALSE(t, IS_ERR(s));
+	s->rcvbuf = 100000;
+	both_ways(t, s);
+	socket_drop(l);
+	EXPECT_GT(t, counter_of("socket.remote.bulks"), 5);
+	EXPECT_GT(t, counter_of("socket.remote.messages"), counter_of("socket.remote.bulks"));
+	EXPECT_EQ(t, counter_of("socket.remote.lost"), 0);
+	nothing_left(t);
+}
+
+static void stream_client(struct ktest *t)
+{
+	join(t);
+	sim_cmd("barrier 1 2");
+	both_ways(t, connected(t));
+	nothing_left(t);
+	EXPECT_EQ(t, counter_of("socket.remote.bytes"), TOTAL);
+}
+
+static void bytes_are_those_that_were_sent(struct ktest *t)
+{
+	run(t, stream_server, stream_client);
+}
+
+static void breaking_client(struct ktest *t)
+{
+	join(t);
+	sim_cmd("barrier 1 2");
+	sim_cmd("delay 0 800");
+	sim_cmd("breaks 1000");
+	sim_cmd("loss 10");
+	both_ways(t, connected(t));
+	sim_cmd("breaks 0");
+	sim_cmd("loss 0");
+	EXPECT_GT(t, sim_cmd("count broken"), 2);
+	nothing_left(t);
+}
+
+static void also_over_connections_that_break(struct ktest *t)
+{
+	run(t, stream_server, breaking_client);
+}
+
+/* --- ends ----------------------------------------------------------------------------- */
+
+static void ends_server(struct ktest *t)
+{
+	struct socket *l, *s;
+	char buf[8] = { 0 };
+
+	join(t);
+	l = listener(t, 1);
+	/* Half of it ends: the other half goes on. */
+	s = l->ops->accept(l, false);
+	EXPECT_EQ(t, take(s, buf, 8, 0), 3);
+	EXPECT_EQ(t, take(s, buf, 8, 0), 0);
+	EXPECT_EQ(t, s->ops->poll(s) & (POLLIN | POLLRDHUP | POLLOUT | POLLHUP),
+		  POLLIN | POLLRDHUP | POLLOUT);
+	EXPECT_EQ(t, give(s, "xyz", 3, 0), 3);
+	socket_drop(s);
+	/* It is closed with a byte unread. */
+	s = l->ops->accept(l, false);
+	while (!READ_ONCE(s->readable))
+		pause_us(100);
+	socket_drop(s);
+	/* It is closed; what comes later is answered by a reset. */
+	s = l->ops->accept(l, false);
+	socket_drop(s);
+	sim_cmd("barrier 2 2");
+	/* The listener goes with a connection that no program has. */
+	sim_cmd("barrier 3 2");
+	socket_drop(l);
+	sim_cmd("barrier 4 2");
+	nothing_left(t);
+}
+
+static void ends_client(struct ktest *t)
+{
+	struct sock_addr name;
+	struct socket *s;
+	char buf[8] = { 0 };
+
+	join(t);
+	sim_cmd("barrier 1 2");
+	s = connected(t);
+	EXPECT_EQ(t, connect_to(s, false), -EISCONN);
+	EXPECT_EQ(t, s->ops->getname(s, true, &name), 0);
+	EXPECT_EQ(t, __builtin_bswap16(name.in.port), PORT);
+	EXPECT_EQ(t, take(s, buf, 8, MSG_DONTWAIT), -EAGAIN);
+	EXPECT_EQ(t, give(s, "abc", 3, 0), 3);
+	EXPECT_EQ(t, s->ops->shutdown(s, SHUT_WR), 0);
+	EXPECT_EQ(t, give(s, "abc", 3, 0), -EPIPE);
+	EXPECT_EQ(t, take(s, buf, 3, MSG_WAITALL), 3);
+	EXPECT_EQ(t, memcmp(buf, "xyz", 3), 0);
+	EXPECT_EQ(t, take(s, buf, 8, 0), 0);
+	socket_drop(s);
+
+	s = connected(t);
+	EXPECT_EQ(t, give(s, "a", 1, 0), 1);
+	EXPECT_EQ(t, take(s, buf, 8, 0), -ECONNRESET);
+	EXPECT_EQ(t, take(s, buf, 8, 0), 0);
+	EXPECT_EQ(t, give(s, "a", 1, 0), -EPIPE);
+	EXPECT_TRUE(t, s->ops->poll(s) & POLLHUP);
+	socket_drop(s);
+
+	s = connected(t);
+	sim_cmd("barrier 2 2");
+	EXPECT_EQ(t, take(s, buf, 8, 0), 0);
+	EXPECT_EQ(t, give(s, "a", 1, 0), 1);
+	while (!READ_ONCE(s->error))
+		pause_us(100);
+	EXPECT_EQ(t, give(s, "a", 1, 0), -EPIPE);
+	socket_drop(s);
+
+	s = connected(t);
+	sim_cmd("barrier 3 2");
+	EXPECT_EQ(t, take(s, buf, 8, 0), -ECONNRESET);
+	socket_drop(s);
+	sim_cmd("barrier 4 2");
+	/* Nothing listens any more. */
+	s = make();
+	EXPECT_EQ(t, connect_to(s, false), -ECONNREFUSED);
+	EXPECT_EQ(t, connect_to(s, true), -EINPROGRESS);
+	while (!(s->ops->poll(s) & POLLERR))
+		pause_us(100);
+	EXPECT_EQ(t, socket_take_error(s), ECONNREFUSED);
+	socket_drop(s);
+	nothing_left(t);
+}
+
+static void ends_are_as_of_tcp(struct ktest *t)
+{
+	run(t, ends_server, ends_client);
+}
+
+/* --- backlogs, windows ---------------------------------------------------------------- */
+
+/* Of three sockets, which may be any of the client's. */
+static uint64_t readable_of(struct socket *s[3])
+{
+	return READ_ONCE(s[0]->readable) + READ_ONCE(s[1]->readable) + READ_ONCE(s[2]->readable);
+}
+
+static void full_server(struct ktest *t)
+{
+	struct socket *l, *s[3];
+
+	join(t);
+	l = listener(t, 0);
+	EXPECT_TRUE(t, wait_counter("socket.remote.backlog_full", 2));
+	sim_cmd("barrier 2 2");
+	for (int i = 0; i < 3; i++) {
+		s[i] = l->ops->accept(l, false);
+		EXPECT_FALSE(t, IS_ERR(s[i]));
+	}
+	sim_cmd("barrier 3 2");
+	/* The client has filled the window: it goes on when something is read. */
+	while (readable_of(s) < 131072)
+		pause_us(100);
+	EXPECT_EQ(t, readable_of(s), 131072);
+	sim_cmd("barrier 4 2");
+	for (int i = 0; i < 3; i++)
+		socket_drop(s[i]);
+	socket_drop(l);
+	nothing_left(t);
+}
+
+static void full_client(struct ktest *t)
+{
+	static uint8_t buf[1 << 20];
+	struct socket *s[3];
+	uint64_t sent = 0;
+	int ready = 0;
+	ssize_t n;
+
+	join(t);
+	sim_cmd("barrier 1 2");
+	for (int i = 0; i < 3; i++) {
+		s[i] = make();
+		EXPECT_EQ(t, connect_to(s[i], true), -EINPROGRESS);
+	}
+	pause_us(20000);
+	/* Whichever came first has the only place. */
+	for (int i = 0; i < 3; i++) {
+		if (s[i]->ops->poll(s[i]) & POLLOUT)
+			ready++;
+		else
+			EXPECT_EQ(t, connect_to(s[i], true), -EALREADY);
+	}
+	EXPECT_LE(t, ready, 1);
+	sim_cmd("barrier 2 2");
+	for (int i = 0; i < 3; i++) {
+		for (int k = 0; k < 5000 && !(s[i]->ops->poll(s[i]) & POLLOUT); k++)
+			pause_us(1000);
+		EXPECT_EQ(t, connect_to(s[i], true), 0);
+	}
+	sim_cmd("barrier 3 2");
+	for (int k = 0; k < 300; k++) {
+		n = give(s[0], buf, sizeof(buf), MSG_DONTWAIT);
+		if (n > 0)
+			sent += (uint64_t)n;
+		else
+			EXPECT_EQ(t, n, -EAGAIN);
+		pause_us(1000);
+	}
+	/* The window over there, and two buffers here. */
+	EXPECT_LE(t, sent, 131072 + 2 * REMOTE_LARGE);
+	EXPECT_GE(t, sent, 131072);
+	EXPECT_EQ(t, s[0]->ops->poll(s[0]) & POLLOUT, 0);
+	sim_cmd("barrier 4 2");
+	for (int i = 0; i < 3; i++)
+		socket_drop(s[i]);
+	nothing_left(t);
+}
+
+static void backlogs_and_windows_are_bounded(struct ktest *t)
+{
+	run(t, full_server, full_client);
+}
+
+/* --- a processor leaves --------------------------------------------------------------- */
+
+static void leave_server(struct ktest *t)
+{
+	struct socket *l;
+
+	join(t);
+	l = listener(t, 5);
+	(void)l;
+	sim_cmd("barrier 2 2");
+	pause_us(30000000); /* killed meanwhile */
+}
+
+static void membership_speaks(void *arg)
+{
+	struct node_info info;
+
+	pause_us(200000);
+	(void)rpc_peer_info(SERVER, &info);
+	rpc_peer_remove(SERVER);
+	remote_node_gone(SERVER, info.incarn);
+}
+
+static void leave_client(struct ktest *t)
+{
+	static uint8_t buf[1 << 20];
+	struct socket *idle, *busy;
+	struct thread *th;
+
+	join(t);
+	sim_cmd("barrier 1 2");
+	idle = connected(t);
+	busy = connected(t);
+	sim_cmd("barrier 2 2");
+	EXPECT_GT(t, give(busy, buf, sizeof(buf), MSG_DONTWAIT), 0);
+	sim_cmd("kill %u", SERVER);
+	th = thread_create("membership", membership_speaks, NULL);
+	ASSERT_FALSE(t, IS_ERR(th));
+	thread_detach(th);
+	EXPECT_EQ(t, take(idle, buf, 1, 0), -ECONNRESET);
+	EXPECT_EQ(t, take(busy, buf, 1, 0), -ECONNRESET);
+	EXPECT_EQ(t, give(busy, buf, 1, 0), -EPIPE);
+	EXPECT_EQ(t, connect_to(idle, false), -EISCONN);
+	socket_drop(idle);
+	socket_drop(busy);
+	for (int i = 0; i < 5000 && kmem_count(KMEM_SOCKET_BYTES); i++)
+		pause_us(1000);
+	EXPECT_EQ(t, kmem_count(KMEM_SOCKET_BYTES), 0);
+	EXPECT_EQ(t, counter_of("socket.remote.connections"), 0);
+}
+
+static void a_processor_leaves(struct ktest *t)
+{
+	run(t, leave_server, leave_client);
+}
+
+/* --- hostile messages ----------------------------------------------------------------- */
+
+static int say(uint16_t opcode, const void *body, size_t len)
+{
+	uint8_t reply[64];
+
+	return rpc_call_sync(SERVER, RPC_CLASS_DEMAND, opcode, body, (uint32_t)len, reply,
+			     sizeof(reply), 0);
+}
+
+static int say_data(uint64_t conn, uint64_t position, uint32_t len, uint32_t told)
+{
+	const struct pp_data_req req = { .conn = conn, .position = position, .len = told };
+	uint8_t body[2048] = { 0 };
+	struct pp_data_req_wire w;
+
+	pp_data_req_encode(&req, &w);
+	memcpy(body, &w, sizeof(w));
+	return say(PP_DATA, body, sizeof(w) + len);
+}
+
+/* Not by a socket: the id of the server's end. */
+static uint64_t connect_by_hand(struct ktest *t, uint32_t vnode, int want)
+{
+	const struct pp_connect_req req = {
+		.conn = 1,
+		.vnode = vnode,
+		.from_port = 9,
+		.to_port = PORT,
+		.to_addr = { [10] = 0xff, 0xff, 127, 0, 0, 1 },
+	};
+	struct pp_connect_req_wire w;
+	struct pp_connect_rep_wire rep;
+	struct pp_connect_rep r = { 0 };
+	int ret;
+
+	pp_connect_req_encode(&req, &w);
+	ret = rpc_call_sync(SERVER, RPC_CLASS_CONTROL, PP_CONNECT, &w, sizeof(w), &rep, sizeof(rep),
+			    0);
+	EXPECT_EQ(t, ret, want);
+	if (ret == sizeof(rep))
+		EXPECT_EQ(t, pp_connect_rep_decode(&rep, sizeof(rep), &r), 0);
+	return r.conn;
+}
+
+static void hostile_client(struct ktest *t)
+{
+	static uint8_t junk[2048];
+	uint64_t conn;
+
+	join(t);
+	sim_cmd("barrier 1 2");
+	memset(junk, 0xa5, sizeof(junk));
+	for (uint16_t op = PP_CONNECT; op <= PP_RESET; op++) {
+		for (size_t len = 0; len <= sizeof(junk); len = len * 2 + 1)
+			EXPECT_LE(t, say(op, junk, len), 0);
+	}
+	(void)connect_by_hand(t, 9, -EACCES);
+	conn = connect_by_hand(t, PROTO_VNODE_ROOT, sizeof(struct pp_connect_rep_wire));
+	EXPECT_EQ(t, say_data(conn, 0, 10, 11), -EMSGSIZE);
+	EXPECT_EQ(t, say_data(conn, 0, 10, 10), 8);
+	EXPECT_EQ(t, say_data(conn + 1, 10, 10, 10), -ECONNRESET);
+	EXPECT_EQ(t, say_data(conn, 0, 10, 10), -EPROTO);      /* again the same bytes */
+	EXPECT_EQ(t, say_data(conn, 10, 10, 10), -ECONNRESET); /* that has ended it */
+	/* More than it was given room for. */
+	conn = connect_by_hand(t, PROTO_VNODE_ROOT, sizeof(struct pp_connect_rep_wire));
+	for (uint64_t at = 0;; at += 2000) {
+		const int ret = say_data(conn, at, 2000, 2000);
+
+		if (ret == 8)
+			continue;
+		EXPECT_EQ(t, ret, -EPROTO);
+		EXPECT_LE(t, at, 131072);
+		break;
+	}
+	/* Bytes one by one take more memory than room. */
+	conn = connect_by_hand(t, PROTO_VNODE_ROOT, sizeof(struct pp_connect_rep_wire));
+	for (uint64_t at = 0;; at++) {
+		const int ret = say_data(conn, at, 1, 1);
+
+		if (ret == 8)
+			continue;
+		EXPECT_EQ(t, ret, -ENOBUFS);
+		EXPECT_LE(t, at, 4 * 131072 / sizeof(struct sock_msg) + 1);
+		break;
+	}
+	sim_cmd("barrier 2 2");
+	sim_cmd("barrier 9 2");
+}
+
+static void hostile_server(struct ktest *t)
+{
+	char buf[16];
+	struct socket *l, *s[3];
+
+	join(t);
+	l = listener(t, 5);
+	sim_cmd("barrier 2 2");
+	for (int i = 0; i < 3; i++)
+		s[i] = l->ops->accept(l, false);
+	EXPECT_EQ(t, take(s[0], buf, sizeof(buf), 0), 10);
+	EXPECT_EQ(t, take(s[0], buf, sizeof(buf), 0), -ECONNRESET);
+	for (int i = 0; i < 3; i++)
+		socket_drop(s[i]);
+	socket_drop(l);
+	nothing_left(t);
+}
+
+static void hostile_messages_end_their_connection_alone(struct ktest *t)
+{
+	run(t, hostile_server, hostile_client);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(bytes_are_those_that_were_sent),
+	KTEST(also_over_connections_that_break),
+	KTEST(ends_are_as_of_tcp),
+	KTEST(backlogs_and_windows_are_bounded),
+	KTEST(a_processor_leaves),
+	KTEST(hostile_messages_end_their_connection_alone),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "socket.remote", .cases = cases };
+KTEST_SUITE(suite);
