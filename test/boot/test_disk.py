@@ -43,7 +43,8 @@ $b truncate -s 3000000 holes; echo end >> holes
 i=0; while [ $i -lt 200 ]; do echo "file $i" > dir/deep/deeper/f$i; i=$((i+1)); done
 i=0; while [ $i -lt 200 ]; do $b rm dir/deep/deeper/f$i; i=$((i+2)); done
 $b mkdir many
-i=0; while [ $i -lt 1500 ]; do : > many/a-name-of-which-some-hundreds-fill-a-buffer-$i; i=$((i+1)); done
+n=many/a-name-of-which-some-hundreds-fill-a-buffer
+i=0; while [ $i -lt 1500 ]; do : > $n-$i; i=$((i+1)); done
 $b sync
 $b ls many | $b md5sum; $b rm -r many
 $b find . | $b sort
