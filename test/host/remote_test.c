@@ -573,8 +573,8 @@ static int say(uint16_t opcode, const void *body, size_t len)
 {
 	uint8_t reply[64];
 
-	return rpc_call_sync(SERVER, RPC_CLASS_DEMAND, opcode, body, (uint32_t)len, reply,
-			     sizeof(reply), 0);
+	return rpc_call_sync(sim_node_id() == SERVER ? CLIENT : SERVER, RPC_CLASS_DEMAND, opcode,
+			     body, (uint32_t)len, reply, sizeof(reply), 0);
 }
 
 static int say_data(uint64_t conn, uint64_t position, uint32_t len, uint32_t told)
@@ -680,6 +680,56 @@ static void hostile_messages_end_their_connection_alone(struct ktest *t)
 	run(t, hostile_server, hostile_client);
 }
 
+/* A server sends bytes to one that still asks, and then refuses it. */
+static void refusing_server(struct ktest *t)
+{
+	struct socket *l, *s;
+	uint64_t id = 0;
+
+	join(t);
+	l = listener(t, 0);
+	s = l->ops->accept(l, false);
+	ASSERT_FALSE(t, IS_ERR(s));
+	EXPECT_EQ(t, take(s, &id, sizeof(id), MSG_WAITALL), (ssize_t)sizeof(id));
+	EXPECT_EQ(t, say_data(id, 0, 10, 10), 8);
+	socket_drop(l);
+	sim_cmd("barrier 2 2");
+	socket_drop(s);
+	nothing_left(t);
+}
+
+static void refused_client(struct ktest *t)
+{
+	struct socket *s, *fills, *asks;
+	struct remote_conn *c;
+
+	join(t);
+	sim_cmd("barrier 1 2");
+	s = connected(t);
+	fills = connected(t);
+	asks = make();
+	EXPECT_EQ(t, connect_to(asks, true), -EINPROGRESS);
+	c = remote_of(asks);
+	ASSERT_TRUE(t, c != NULL);
+	EXPECT_EQ(t, give(s, &c->id, sizeof(c->id), 0), (ssize_t)sizeof(c->id));
+	remote_put(c);
+	for (int i = 0; i < 5000 && !READ_ONCE(asks->error); i++)
+		pause_us(1000);
+	EXPECT_EQ(t, socket_take_error(asks), ECONNREFUSED);
+	EXPECT_EQ(t, asks->ops == &tcp_ops, true);
+	EXPECT_EQ(t, READ_ONCE(asks->readable), 0);
+	sim_cmd("barrier 2 2");
+	socket_drop(asks);
+	socket_drop(fills);
+	socket_drop(s);
+	nothing_left(t);
+}
+
+static void a_refused_connection_leaves_no_bytes(struct ktest *t)
+{
+	run(t, refusing_server, refused_client);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(bytes_are_those_that_were_sent),
 	KTEST(also_over_connections_that_break),
@@ -687,6 +737,7 @@ static const struct ktest_case cases[] = {
 	KTEST(backlogs_and_windows_are_bounded),
 	KTEST(a_processor_leaves),
 	KTEST(hostile_messages_end_their_connection_alone),
+	KTEST(a_refused_connection_leaves_no_bytes),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "socket.remote", .cases = cases };

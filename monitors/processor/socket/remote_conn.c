@@ -307,11 +307,15 @@ static void finish_failed(struct remote_conn *c)
 	if (!s)
 		return;
 	inet_forget_remote(s);
+	/* The peer may have sent bytes before it refused: no later connection has them. */
+	sock_queue_purge(s);
 	spin_lock(&s->lock);
 	if (inet_of(s)->remote_conn == c && !s->dead) {
 		inet_of(s)->remote_conn = NULL;
 		__atomic_store_n(&s->ops, &tcp_ops, __ATOMIC_RELEASE);
 		__atomic_store_n(&s->error, err, __ATOMIC_RELEASE);
+		s->finished = false;
+		__atomic_store_n(&s->shut, 0, __ATOMIC_RELEASE);
 		__atomic_store_n(&s->state, SOCKET_IDLE, __ATOMIC_RELEASE);
 		spin_unlock(&s->lock);
 		socket_shut(s, 0, 0);
