@@ -730,6 +730,49 @@ static void a_refused_connection_leaves_no_bytes(struct ktest *t)
 	run(t, refusing_server, refused_client);
 }
 
+/* A request waits for a thread, and meanwhile membership takes its sender out. */
+static void late_server(struct ktest *t)
+{
+	struct remote_request r = { .node = CLIENT, .conn = 1, .limit = 65536 };
+	struct node_info info;
+	struct socket *l, *s;
+	uint64_t id, limit;
+	char b;
+
+	join(t);
+	l = listener(t, 1);
+	ASSERT_TRUE(t, rpc_peer_info(CLIENT, &info));
+	r.incarn = info.incarn;
+	rpc_peer_remove(CLIENT);
+	remote_node_gone(CLIENT, info.incarn);
+	r.from.port = 9;
+	r.to.port = PORT;
+	r.to.addr[10] = r.to.addr[11] = 0xff;
+	r.to.addr[12] = 127;
+	r.to.addr[15] = 1;
+	EXPECT_EQ(t, remote_accept(&r, &id, &limit), 0);
+	EXPECT_EQ(t, counter_of("socket.remote.connections"), 0);
+	s = l->ops->accept(l, true);
+	if (!IS_ERR(s)) {
+		EXPECT_EQ(t, take(s, &b, 1, MSG_DONTWAIT), -ECONNRESET);
+		socket_drop(s);
+	}
+	socket_drop(l);
+	nothing_left(t);
+}
+
+static void late_client(struct ktest *t)
+{
+	join(t);
+	sim_cmd("barrier 1 2");
+	nothing_left(t);
+}
+
+static void a_late_connection_is_reset(struct ktest *t)
+{
+	run(t, late_server, late_client);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(bytes_are_those_that_were_sent),
 	KTEST(also_over_connections_that_break),
@@ -738,6 +781,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_processor_leaves),
 	KTEST(hostile_messages_end_their_connection_alone),
 	KTEST(a_refused_connection_leaves_no_bytes),
+	KTEST(a_late_connection_is_reset),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "socket.remote", .cases = cases };

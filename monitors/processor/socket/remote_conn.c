@@ -671,6 +671,9 @@ int remote_accept(const struct remote_request *r, uint64_t *id, uint64_t *limit)
 		return err;
 	}
 	counter_inc(&remote_accepts);
+	/* Membership looks at the table once: it may have done so before this one was there. */
+	if (rpc_peer_has_left(r->node, r->incarn))
+		remote_node_gone(r->node, r->incarn);
 	return 0;
 }
 
