@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-proto_fuzz-objs := monitors/proto/mm.o monitors/proto/mp.o monitors/proto/ms.o monitors/proto/pm.o \
-	monitors/proto/pm_data.o monitors/proto/pm_file.o monitors/proto/pm_fork.o \
-	monitors/proto/pm_lease.o monitors/proto/types.o
+proto_fuzz-objs := monitors/proto/mm.o monitors/proto/mp.o monitors/proto/ms.o monitors/proto/pg.o \
+	monitors/proto/pm.o monitors/proto/pm_data.o monitors/proto/pm_file.o \
+	monitors/proto/pm_fork.o monitors/proto/pm_lease.o monitors/proto/pp.o \
+	monitors/proto/types.o
 proto_fuzz-max-len := 16384
 elf_fuzz-objs := monitors/memory/elf.o
 elf_fuzz-max-len := 8192
