@@ -68,8 +68,9 @@ int tcp_init_socket(struct socket *s);
 int tcp_connect_to(struct socket *s, const struct sock_addr *addr, bool nonblock);
 /* Wait until @s is connected: the answer of a connect(). */
 int tcp_wait_connected(struct socket *s, bool nonblock);
-/* 0: @s is or was connected. */
-int tcp_want_connected(struct socket *s, uint32_t flags);
+/* sendmsg() with @flags calls this before it takes bytes.  0: go on; else its answer. */
+int tcp_begin_send(struct socket *s, uint32_t flags);
+ssize_t tcp_recvmsg(struct socket *s, struct socket_msg *m);
 /* These may be called in any context: connect() has succeeded; no more comes; the peer is gone. */
 void tcp_connected(struct socket *s);
 void tcp_fin(struct socket *s);

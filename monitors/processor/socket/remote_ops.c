@@ -186,17 +186,10 @@ static ssize_t send_all(struct socket *s, struct remote_conn *c, struct socket_m
 static ssize_t remote_send(struct socket *s, struct socket_msg *m)
 {
 	struct remote_conn *c;
-	ssize_t ret = tcp_want_connected(s, m->flags);
+	ssize_t ret = tcp_begin_send(s, m->flags);
 
-	if (ret == -ENOTCONN) {
-		const int err = socket_take_error(s);
-
-		return err ? -err : -EPIPE;
-	}
 	if (ret)
 		return ret;
-	if (m->flags & MSG_OOB)
-		return -EOPNOTSUPP;
 	c = remote_of(s);
 	if (!c)
 		return -EPIPE;
@@ -206,17 +199,6 @@ static ssize_t remote_send(struct socket *s, struct socket_msg *m)
 }
 
 /* --- receiving -------------------------------------------------------------------------- */
-
-static ssize_t remote_recv(struct socket *s, struct socket_msg *m)
-{
-	const int err = tcp_want_connected(s, m->flags);
-
-	if (err)
-		return READ_ONCE(s->error) ? -socket_take_error(s) : err;
-	if (m->flags & MSG_OOB)
-		return -EINVAL;
-	return socket_recv_stream(s, m);
-}
 
 /* The sender may wait for room, also in the middle of a call that wants more than there is. */
 static void bytes_consumed(struct socket *s)
@@ -314,7 +296,7 @@ const struct socket_ops remote_ops = {
 	.init = tcp_init_socket,
 	.connect = tcp_connect_to,
 	.sendmsg = remote_send,
-	.recvmsg = remote_recv,
+	.recvmsg = tcp_recvmsg,
 	.shutdown = remote_shutdown,
 	.poll = remote_poll,
 	.getname = inet_getname,

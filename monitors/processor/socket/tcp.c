@@ -347,7 +347,7 @@ static struct socket *tcp_accept(struct socket *s, bool nonblock)
 /* --- moving data --------------------------------------------------------------------- */
 
 /* 0: @s is or was connected. */
-int tcp_want_connected(struct socket *s, uint32_t flags)
+static int tcp_want_connected(struct socket *s, uint32_t flags)
 {
 	const uint32_t state = __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
 
@@ -360,20 +360,26 @@ int tcp_want_connected(struct socket *s, uint32_t flags)
 	return tcp_wait_connected(s, false);
 }
 
+int tcp_begin_send(struct socket *s, uint32_t flags)
+{
+	int err = tcp_want_connected(s, flags);
+
+	if (err == -ENOTCONN) {
+		err = socket_take_error(s);
+		return err ? -err : -EPIPE;
+	}
+	if (err)
+		return err;
+	return flags & MSG_OOB ? -EOPNOTSUPP : 0;
+}
+
 static ssize_t tcp_send(struct socket *s, struct socket_msg *m)
 {
 	const ssize_t len = (ssize_t)m->uio->left;
-	ssize_t ret = tcp_want_connected(s, m->flags);
+	ssize_t ret = tcp_begin_send(s, m->flags);
 
-	if (ret == -ENOTCONN) {
-		const int err = socket_take_error(s);
-
-		return err ? -err : -EPIPE;
-	}
 	if (ret)
 		return ret;
-	if (m->flags & MSG_OOB)
-		return -EOPNOTSUPP;
 	ret = socket_send_stream(s, m);
 	if (ret == -ENOTCONN)
 		return -EPIPE;
@@ -385,7 +391,7 @@ static ssize_t tcp_send(struct socket *s, struct socket_msg *m)
 	return ret;
 }
 
-static ssize_t tcp_recv(struct socket *s, struct socket_msg *m)
+ssize_t tcp_recvmsg(struct socket *s, struct socket_msg *m)
 {
 	const int err = tcp_want_connected(s, m->flags);
 
@@ -486,7 +492,7 @@ const struct socket_ops tcp_ops = {
 	.connect = tcp_connect_to,
 	.accept = tcp_accept,
 	.sendmsg = tcp_send,
-	.recvmsg = tcp_recv,
+	.recvmsg = tcp_recvmsg,
 	.shutdown = tcp_shutdown,
 	.poll = tcp_poll,
 	.getname = inet_getname,
