@@ -206,6 +206,7 @@ trap_common:
 	testb $3, R_CS(%rsp)
 	jz 1f
 	swapgs
+trap_from_user:
 	xorl %ebp, %ebp
 	movq %rsp, %rdi
 	subq $8, %rsp
@@ -221,6 +222,35 @@ trap_common:
 	addq $24, %rsp
 	iretq
 	.size trap_common, . - trap_common
+
+	/*
+	 * #DB is on a stack of its own, where nothing may sleep. From user mode, its frame moves to
+	 * the thread's stack: vector, error code, and the five words of the CPU.
+	 */
+	.type trap_debug, @function
+trap_debug:
+	testb $3, 24(%rsp)
+	jz trap_paranoid
+	swapgs
+	pushq %rax
+	pushq %rcx
+	movq %gs:kernel_stack_top, %rax
+	.set i, 0
+	.rept 7
+	movq (16 + i)(%rsp), %rcx
+	movq %rcx, (i - 56)(%rax)
+	.set i, i + 8
+	.endr
+	movq 8(%rsp), %rcx
+	movq %rcx, -64(%rax)	/* the user's rax */
+	popq %rcx
+	leaq -64(%rax), %rsp
+	popq %rax
+	pushq $-1
+	PUSH_REGS
+	cld
+	jmp trap_from_user
+	.size trap_debug, . - trap_debug
 
 	.type trap_paranoid, @function
 trap_paranoid:
@@ -261,6 +291,8 @@ trap_stub_\n:
 	pushq $\n
 	.if \n == 2 || \n == 8 || \n == 18
 	jmp trap_paranoid
+	.elseif \n == 1
+	jmp trap_debug
 	.else
 	jmp trap_common
 	.endif

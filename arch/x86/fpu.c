@@ -154,6 +154,16 @@ void fpu_copy(struct fpu_state *to, struct fpu_state *from)
 	preempt_enable();
 }
 
+void fpu_park(struct fpu_state *f)
+{
+	preempt_disable();
+	sync_image(f);
+	disown(f);
+	/* Not loaded anywhere: a switch away does not save what another thread may change now. */
+	f->cpu = UINT32_MAX;
+	preempt_enable();
+}
+
 size_t fpu_size(void)
 {
 	return image_size;

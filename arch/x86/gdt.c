@@ -3,10 +3,11 @@
  * Descriptor tables of each CPU: GDT, TSS with its interrupt stacks, IDT, and
  * the system call MSRs.
  *
- * Flow:	Stacks: #DF, NMI and #MC have stacks of their own (IST), because they come when
- *		the current one cannot be trusted.  Above each of these stacks lies the
- *		CPU's per-CPU offset, from which entry.S restores the GS base whatever
- *		the interrupted code had there.
+ * Flow:	Stacks: #DF, NMI, #MC and #DB have stacks of their own (IST), because they come when
+ *		the current one cannot be trusted: a data breakpoint that MOV SS hits is told at the
+ *		first instruction of the system call behind it, which has the user's stack still.
+ *		Above each of these stacks lies the CPU's per-CPU offset, from which entry.S
+ *		restores the GS base whatever the interrupted code had there.
  * Ordering:	user data before user code, as SYSRET wants it.
  */
 #include <arch/cpu.h>
@@ -19,7 +20,8 @@
 #define IST_DF  1u
 #define IST_NMI 2u
 #define IST_MC  3u
-#define NR_IST  3u
+#define IST_DB  4u
+#define NR_IST  4u
 
 #define IST_STACK_SIZE 8192u
 
@@ -134,6 +136,7 @@ void idt_init(void)
 	gate_set(TRAP_OF, trap_stubs[TRAP_OF], 0, GATE_USER);
 	gate_set(TRAP_DF, trap_stubs[TRAP_DF], IST_DF, GATE_KERNEL);
 	gate_set(TRAP_NMI, trap_stubs[TRAP_NMI], IST_NMI, GATE_KERNEL);
+	gate_set(TRAP_DB, trap_stubs[TRAP_DB], IST_DB, GATE_KERNEL);
 	gate_set(TRAP_MC, trap_stubs[TRAP_MC], IST_MC, GATE_KERNEL);
 }
 

@@ -48,6 +48,8 @@ void thread_switch_arch(struct thread *prev, struct thread *next)
 {
 	ASSERT(!local_irqs_enabled());
 	tss_set_kernel_stack(next->stack_top);
+	if (unlikely((READ_ONCE(prev->flags) | READ_ONCE(next->flags)) & THREAD_F_DEBUG))
+		debug_switch(prev, next);
 	/* With one CPU they are saved when another thread wants the registers. */
 	if (prev->user.fpu && cpu_online_count() > 1)
 		fpu_switch_out(prev->user.fpu);
@@ -86,6 +88,7 @@ void thread_clear_user(void)
 
 	if (!t->user.pgtable && !t->user.fpu)
 		return;
+	debug_clear();
 	preempt_disable();
 	t->user = (struct user_context){ 0 };
 	pgtable_activate(NULL);

@@ -12,6 +12,7 @@
  */
 #include <abi/signal.h>
 #include <arch/cpu.h>
+#include <arch/debugreg.h>
 #include <arch/fpu.h>
 #include <arch/layout.h>
 #include <arch/trap.h>
@@ -64,6 +65,11 @@ void user_trap_ops_register(const struct user_trap_ops *ops)
 {
 	BUG_ON(trap_ops);
 	trap_ops_set(ops);
+}
+
+void user_syscalls_replace(const syscall_fn *syscalls)
+{
+	__atomic_store_n(&syscall_fns, syscalls, __ATOMIC_RELEASE);
 }
 
 const struct user_trap_ops *user_trap_ops_swap(const struct user_trap_ops *ops)
@@ -191,6 +197,21 @@ static int x87_code(void)
 	return FPE_FLTRES;
 }
 
+static void describe_debug(struct user_exception *ex)
+{
+	struct debug_regs *d = &thread_current()->user.debug;
+
+	d->status = debug_take_status();
+	ex->signo = SIGTRAP;
+	ex->code = (d->status & DR6_STEP)   ? TRAP_TRACE
+		   : (d->status & DR6_HITS) ? TRAP_HWBKPT
+					    : TRAP_BRKPT;
+	ex->addr = ex->regs->rip;
+	/* Or an instruction that is a breakpoint would never be executed. */
+	if (d->status & DR6_HITS)
+		ex->regs->rflags |= RFLAGS_RF;
+}
+
 /* The signal that Linux sends for each exception. */
 static void describe_exception(struct user_exception *ex)
 {
@@ -204,9 +225,7 @@ static void describe_exception(struct user_exception *ex)
 		ex->addr = ex->regs->rip;
 		break;
 	case TRAP_DB:
-		ex->signo = SIGTRAP;
-		ex->code = TRAP_TRACE;
-		ex->addr = ex->regs->rip;
+		describe_debug(ex);
 		break;
 	case TRAP_BP:
 		ex->signo = SIGTRAP;
@@ -244,8 +263,6 @@ static void user_exception(struct pt_regs *regs)
 	};
 
 	describe_exception(&ex);
-	if (regs->vector == TRAP_DB)
-		__asm__ volatile("mov %0, %%dr6" ::"r"(0xffff0ff0ull));
 	local_irq_enable();
 	trap_ops->exception(&ex);
 	local_irq_disable();
@@ -284,6 +301,16 @@ static void __noreturn fatal_trap(struct pt_regs *regs)
 		   regs->error);
 }
 
+/*
+ * The kernel has touched user memory that a program watches, or ran the first instruction of a
+ * system call with a trap of the user's last one pending. Neither is told.
+ */
+static void kernel_debug(struct pt_regs *regs)
+{
+	if (debug_take_status() & DR6_STEP)
+		regs->rflags &= ~(uint64_t)RFLAGS_TF;
+}
+
 static __noinline void exception_dispatch(struct pt_regs *regs)
 {
 	if (regs->vector == TRAP_NMI && panic_in_progress() && !panic_is_mine())
@@ -296,6 +323,8 @@ static __noinline void exception_dispatch(struct pt_regs *regs)
 	}
 	if (regs_from_user(regs))
 		user_exception(regs);
+	else if (regs->vector == TRAP_DB)
+		kernel_debug(regs);
 	else if (!fixup(regs))
 		fatal_trap(regs);
 }
@@ -366,9 +395,14 @@ void user_regs_sanitise(struct pt_regs *regs)
 		regs->rip = (1ull << 47) - 1;
 }
 
+struct pt_regs *user_regs_of(const struct thread *t)
+{
+	return (struct pt_regs *)(t->stack_top - sizeof(struct pt_regs));
+}
+
 struct pt_regs *user_regs_current(void)
 {
-	return (struct pt_regs *)(thread_current()->stack_top - sizeof(struct pt_regs));
+	return user_regs_of(thread_current());
 }
 
 void user_enter(const struct pt_regs *regs)

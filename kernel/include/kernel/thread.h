@@ -13,6 +13,7 @@
 #pragma once
 
 #include <arch/cpumask.h>
+#include <arch/debugreg.h>
 #include <arch/percpu.h>
 #include <kernel/fair.h>
 #include <kernel/preempt.h>
@@ -56,12 +57,14 @@ enum thread_queued {
 #define THREAD_F_SIGNAL 0x1u /* an interruptible wait ends with -EINTR; return_work runs */
 #define THREAD_F_KILL   0x2u /* a killable wait ends with -EINTR; return_work runs */
 #define THREAD_F_WORK   0x4u /* return_work runs before user mode */
+#define THREAD_F_DEBUG  0x8u /* debug registers are in use: user mode is entered the slow way */
 
 struct user_context {
 	struct pgtable *pgtable; /* NULL: kernel thread */
 	struct fpu_state *fpu;
 	uint64_t fs_base;
-	uint64_t gs_base; /* the user's; lives in MSR_KERNEL_GS_BASE while in the kernel */
+	uint64_t gs_base;        /* the user's; lives in MSR_KERNEL_GS_BASE while in the kernel */
+	struct debug_regs debug; /* of THREAD_F_DEBUG */
 };
 
 #ifdef CONFIG_DEBUG
@@ -207,7 +210,7 @@ void thread_clear_flags(struct thread *t, uint32_t flags);
 
 static inline bool thread_user_work(const struct thread *t)
 {
-	return __atomic_load_n(&t->flags, __ATOMIC_ACQUIRE) != 0;
+	return (__atomic_load_n(&t->flags, __ATOMIC_ACQUIRE) & ~THREAD_F_DEBUG) != 0;
 }
 
 /* Threads alive, for accounting and leak tests. */

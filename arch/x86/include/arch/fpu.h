@@ -28,6 +28,12 @@ const void *fpu_image(struct fpu_state *fpu);
 /* Replace the image (sigreturn); refuses bits that would fault on restore: -EINVAL. */
 int fpu_set_image(struct fpu_state *fpu, const void *image, size_t len) __must_check;
 
+/*
+ * The live registers of the current thread are saved and given up: until it enters user mode again
+ * its image is all there is, for other threads to read and replace.
+ */
+void fpu_park(struct fpu_state *fpu);
+
 /* For the context switch and the return to user mode (interrupts off). */
 void fpu_switch_out(struct fpu_state *fpu);
 void fpu_switch_in(const struct fpu_state *fpu);

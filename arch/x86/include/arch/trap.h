@@ -12,6 +12,8 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 
+struct thread;
+
 struct syscall_args {
 	uint64_t a[6];
 };
@@ -131,5 +133,15 @@ void user_enter(const struct pt_regs *regs) __attribute__((noreturn));
 /* Fix up registers that came from user memory (sigreturn): flags, selectors, canonical RIP. */
 void user_regs_sanitise(struct pt_regs *regs);
 
-/* Registers with which the current thread entered the kernel; only for user threads. */
+/*
+ * Registers with which the current thread, or @t, which is in the kernel and stays there, entered
+ * the kernel; only for user threads.
+ */
 struct pt_regs *user_regs_current(void);
+struct pt_regs *user_regs_of(const struct thread *t);
+
+/*
+ * Other handlers by number from now on, as many as were registered. A call that is under way, on
+ * whatever CPU, may still be served by the ones of before.
+ */
+void user_syscalls_replace(const syscall_fn *syscalls);
