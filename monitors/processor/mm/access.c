@@ -5,9 +5,12 @@
  * Flow:	a page that the space maps with the right is copied through the kernel's mapping;
  *		for one that it does not map a fault is made, as if the space's own thread had
  *		touched it.
+ *		A debugger's access that the mapping does not allow goes to the page's line itself
+ *		(aspace_force()).
  * Locking:	aspace.lock over the copy of a part of a page: the entry cannot go, so the frame
  *		stays, and nobody clears its dirty bit between the store and our setting it.
  */
+#include <arch/layout.h>
 #include <arch/pgtable.h>
 #include <kernel/panic.h>
 #include <lib/string.h>
@@ -35,8 +38,24 @@ static bool copy_mapped(struct aspace *as, vaddr_t addr, void *buf, size_t len, 
 	return ok;
 }
 
-static size_t move(struct aspace *as, vaddr_t addr, uint8_t *buf, size_t len, bool write)
+/* @forced: what the mapping does not allow is done all the same, if that can be. */
+static int move_part(struct aspace *as, vaddr_t at, uint8_t *buf, size_t n, bool write, bool forced)
 {
+	const struct forced_copy f = { .buf = buf, .len = n, .write = write };
+	int err = 0;
+
+	while (!err && !copy_mapped(as, at, buf, n, write)) {
+		err = aspace_fault(as, at, write ? FAULT_ACC_WRITE : FAULT_ACC_READ);
+		if (err == -EACCES && forced && at < SPACE_TOP)
+			return aspace_force(as, at, &f);
+	}
+	return err;
+}
+
+static size_t move(struct aspace *as, vaddr_t addr, uint8_t *buf, size_t len, bool write,
+		   bool forced)
+{
+	const vaddr_t top = forced ? USER_TOP : SPACE_TOP; /* the vDSO lies between them */
 	size_t done = 0;
 
 	while (done < len) {
@@ -44,12 +63,8 @@ static size_t move(struct aspace *as, vaddr_t addr, uint8_t *buf, size_t len, bo
 		const size_t n = MIN(len - done, (size_t)(PAGE_SIZE - (at & (PAGE_SIZE - 1))));
 
 		ASSERT(n && n <= PAGE_SIZE);
-		if (at < addr || at >= SPACE_TOP)
+		if (at < addr || at >= top || move_part(as, at, buf + done, n, write, forced))
 			break;
-		while (!copy_mapped(as, at, buf + done, n, write)) {
-			if (aspace_fault(as, at, write ? FAULT_ACC_WRITE : FAULT_ACC_READ))
-				return done;
-		}
 		done += n;
 	}
 	return done;
@@ -57,11 +72,22 @@ static size_t move(struct aspace *as, vaddr_t addr, uint8_t *buf, size_t len, bo
 
 size_t aspace_read_memory(struct aspace *as, vaddr_t addr, void *buf, size_t len)
 {
-	return move(as, addr, buf, len, false);
+	return move(as, addr, buf, len, false, false);
 }
 
 size_t aspace_write_memory(struct aspace *as, vaddr_t addr, const void *buf, size_t len)
 {
 	/* Not written to: it is what is copied from. */
-	return move(as, addr, (uint8_t *)(uintptr_t)buf, len, true);
+	return move(as, addr, (uint8_t *)(uintptr_t)buf, len, true, false);
+}
+
+size_t aspace_read_forced(struct aspace *as, vaddr_t addr, void *buf, size_t len)
+{
+	return move(as, addr, buf, len, false, true);
+}
+
+size_t aspace_write_forced(struct aspace *as, vaddr_t addr, const void *buf, size_t len)
+{
+	/* Not written to: it is what is copied from. */
+	return move(as, addr, (uint8_t *)(uintptr_t)buf, len, true, true);
 }

@@ -501,6 +501,19 @@ void aspace_set_vma_flags(struct aspace *as, vaddr_t start, vaddr_t end, uint32_
 	spin_unlock(&as->lock);
 }
 
+void aspace_not_pristine(struct aspace *as, vaddr_t addr)
+{
+	struct vma *v;
+
+	spin_lock(&as->lock);
+	v = vma_first_behind_locked(as, addr);
+	if (v && v->start <= addr) {
+		v->flags &= ~VMA_PRISTINE;
+		as->seq.map++;
+	}
+	spin_unlock(&as->lock);
+}
+
 void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot)
 {
 	struct vma *spare[2], *v;

@@ -229,6 +229,8 @@ int aspace_copy_vmas(struct aspace *from, struct aspace *to) __must_check;
 void aspace_clear_vmas(struct aspace *as, vaddr_t start, vaddr_t end);
 /* VMA_PRISTINE for the vmas in [start, end), which are a new mapping: for whole ones only. */
 void aspace_set_vma_flags(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t flags);
+/* The vma at @addr loses VMA_PRISTINE; faults that have seen the flag begin again. */
+void aspace_not_pristine(struct aspace *as, vaddr_t addr);
 void aspace_protect_vmas(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot);
 /* The first vma of the copy that ends above @addr and begins below @end; false: there is none. */
 bool aspace_next_vma(struct aspace *as, vaddr_t addr, vaddr_t end, struct vma *out);
@@ -290,6 +292,12 @@ bool aspace_maps(struct aspace *as, vaddr_t addr, unsigned int prot);
  */
 size_t aspace_read_memory(struct aspace *as, vaddr_t addr, void *buf, size_t len);
 size_t aspace_write_memory(struct aspace *as, vaddr_t addr, const void *buf, size_t len);
+/*
+ * The same for a debugger, whatever the mappings allow: what is written into a private mapping that
+ * the program may not write goes into a page of its own.
+ */
+size_t aspace_read_forced(struct aspace *as, vaddr_t addr, void *buf, size_t len);
+size_t aspace_write_forced(struct aspace *as, vaddr_t addr, const void *buf, size_t len);
 
 /* --- faults -------------------------------------------------------------------------- */
 
@@ -305,3 +313,12 @@ enum fault_access {
  * others: a node failed (SIGBUS and a log line).
  */
 int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access) __must_check;
+
+/* A part of the page at @addr to be copied whatever its mapping's rights are. */
+struct forced_copy {
+	void *buf;
+	size_t len; /* up to the end of the page */
+	bool write;
+};
+/* As aspace_fault(), but -EACCES only for shared memory that may not be written. */
+int aspace_force(struct aspace *as, vaddr_t addr, const struct forced_copy *f) __must_check;

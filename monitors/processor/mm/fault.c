@@ -207,9 +207,48 @@ static int fault_in_vma(struct aspace *as, const struct vma *v, vaddr_t vaddr,
 	return err;
 }
 
-/* 0 mapped, -EAGAIN begin again, else the error. */
-static int fault_once(struct aspace *as, vaddr_t vaddr, enum fault_access access)
+/*
+ * The same for a copy that the rights of @v do not allow. Nothing that the program may not do is
+ * entered into the page table. A store that is made again, as the layout has changed, does no harm.
+ */
+static int force_in_vma(struct aspace *as, const struct vma *v, vaddr_t addr,
+			struct layout_seq *seq, const struct forced_copy *f)
 {
+	const vaddr_t vaddr = addr & ~(vaddr_t)(PAGE_SIZE - 1);
+	struct resolved r;
+	uint8_t *at;
+	int err;
+
+	if (f->write && (v->flags & VMA_SHARED) && !(v->prot & VMA_PROT_WRITE))
+		return -EACCES;
+	if (f->write && (v->flags & VMA_PRISTINE)) {
+		aspace_not_pristine(as, addr);
+		return -EAGAIN;
+	}
+	err = resolve(as, v, vaddr, f->write ? FAULT_ACC_WRITE : FAULT_ACC_READ, seq->map, &r);
+	if (err)
+		return err;
+	at = (uint8_t *)line_data(r.line) + (addr - vaddr);
+	if (f->write) {
+		memcpy(at, f->buf, f->len);
+		line_mark_dirty(r.line);
+		if (r.newest)
+			seq->cow = COW_ANY;
+		/* The program's next access must not find the page of before. */
+		if (v->prot)
+			err = excache_map(as, vaddr, r.line, r.prot, seq);
+	} else {
+		memcpy(f->buf, at, f->len);
+	}
+	excache_put(r.line);
+	return err;
+}
+
+/* 0 mapped (or copied, if there is @f), -EAGAIN begin again, else the error. */
+static int fault_once(struct aspace *as, vaddr_t addr, enum fault_access access,
+		      const struct forced_copy *f)
+{
+	const vaddr_t vaddr = addr & ~(vaddr_t)(PAGE_SIZE - 1);
 	struct layout_seq seq;
 	struct vma v;
 	int err;
@@ -223,7 +262,8 @@ static int fault_once(struct aspace *as, vaddr_t vaddr, enum fault_access access
 		err = remote_fill_vma(as, vaddr, seq.map);
 		err = err ? err : -EAGAIN;
 	} else {
-		err = fault_in_vma(as, &v, vaddr, access, &seq);
+		err = f ? force_in_vma(as, &v, addr, &seq, f)
+			: fault_in_vma(as, &v, vaddr, access, &seq);
 		vma_release(&v);
 	}
 	if (err == -EHOSTDOWN)
@@ -245,7 +285,7 @@ static bool first_touch(struct aspace *as, vaddr_t vaddr, enum fault_access acce
 }
 
 static __noinline int fault_slow(struct aspace *as, vaddr_t addr, vaddr_t vaddr,
-				 enum fault_access access)
+				 enum fault_access access, const struct forced_copy *f)
 {
 	const bool vdso = addr >= SPACE_TOP;
 	int err;
@@ -256,7 +296,7 @@ static __noinline int fault_slow(struct aspace *as, vaddr_t addr, vaddr_t vaddr,
 		/* A page that was lost would read as one that never was. */
 		if (!vdso && READ_ONCE(as->failed))
 			return -ENOMEM;
-		err = vdso ? vdso_fault(as, vaddr, access) : fault_once(as, vaddr, access);
+		err = vdso ? vdso_fault(as, vaddr, access) : fault_once(as, addr, access, f);
 		if (err == -EDQUOT)
 			kmem_more_tables(as);
 		else if (err != -EAGAIN)
@@ -273,7 +313,7 @@ static __noinline int fault_measured(struct aspace *as, vaddr_t addr, vaddr_t va
 	int err;
 
 	steps_begin(&steps);
-	err = fault_slow(as, addr, vaddr, access);
+	err = fault_slow(as, addr, vaddr, access, NULL);
 	steps_end(&steps);
 	return err;
 }
@@ -290,5 +330,14 @@ int aspace_fault(struct aspace *as, vaddr_t addr, enum fault_access access)
 	if (addr < SPACE_TOP && !READ_ONCE(as->failed) && first_touch(as, vaddr, access))
 		return 0;
 	return unlikely(steps_on) ? fault_measured(as, addr, vaddr, access)
-				  : fault_slow(as, addr, vaddr, access);
+				  : fault_slow(as, addr, vaddr, access, NULL);
+}
+
+int aspace_force(struct aspace *as, vaddr_t addr, const struct forced_copy *f)
+{
+	const vaddr_t vaddr = addr & ~(vaddr_t)(PAGE_SIZE - 1);
+
+	assert_no_pins();
+	ASSERT(addr < SPACE_TOP && addr - vaddr + f->len <= PAGE_SIZE);
+	return fault_slow(as, addr, vaddr, f->write ? FAULT_ACC_WRITE : FAULT_ACC_READ, f);
 }
