@@ -14,6 +14,7 @@
 #include <abi/netlink.h>
 #include <abi/poll.h>
 #include <abi/prctl.h>
+#include <abi/ptrace.h>
 #include <abi/resource.h>
 #include <abi/sched.h>
 #include <abi/sigcontext.h>

@@ -25,6 +25,7 @@
 #include <linux/personality.h>
 #include <linux/poll.h>
 #include <linux/prctl.h>
+#include <linux/ptrace.h>
 #include <linux/resource.h>
 #include <linux/rtnetlink.h>
 #include <linux/sched.h>
@@ -107,6 +108,7 @@ const struct abi_number abi_uapi[] = {
 #include <abi/netlink.h>
 #include <abi/poll.h>
 #include <abi/prctl.h>
+#include <abi/ptrace.h>
 #include <abi/resource.h>
 #include <abi/sched.h>
 #include <abi/sigcontext.h>
@@ -313,3 +315,13 @@ SAME_SIZE(rtmsg, struct rtmsg);
 SAME_MEMBER(rtmsg, table, struct rtmsg, rtm_table);
 SAME_MEMBER(rtmsg, type, struct rtmsg, rtm_type);
 SAME_MEMBER(rtmsg, flags, struct rtmsg, rtm_flags);
+
+SAME_SIZE(ptrace_peeksiginfo_args, struct ptrace_peeksiginfo_args);
+SAME_MEMBER(ptrace_peeksiginfo_args, nr, struct ptrace_peeksiginfo_args, nr);
+
+static_assert(sizeof(struct linux_ptrace_syscall_info) <= sizeof(struct ptrace_syscall_info),
+	      "ptrace_syscall_info: the part of seccomp is left out");
+SAME_MEMBER(ptrace_syscall_info, arch, struct ptrace_syscall_info, arch);
+SAME_MEMBER(ptrace_syscall_info, ip, struct ptrace_syscall_info, instruction_pointer);
+SAME_MEMBER(ptrace_syscall_info, entry.args, struct ptrace_syscall_info, entry.args);
+SAME_MEMBER(ptrace_syscall_info, exit.is_error, struct ptrace_syscall_info, exit.is_error);

@@ -14,16 +14,27 @@
 #define EV_CURRENT  1
 #define ET_EXEC     2
 #define ET_DYN      3
+#define ET_CORE     4
 #define EM_X86_64   62
 
 /* Segments */
 #define PT_LOAD      0x1u
 #define PT_INTERP    0x3u
+#define PT_NOTE      0x4u
 #define PT_PHDR      0x6u
 #define PT_GNU_STACK 0x6474e551u
 #define PF_X         0x1u
 #define PF_W         0x2u
 #define PF_R         0x4u
+
+/* Notes of core dumps, and kinds of register sets of ptrace() */
+#define NT_PRSTATUS   1
+#define NT_PRFPREG    2
+#define NT_PRPSINFO   3
+#define NT_AUXV       6
+#define NT_FILE       0x46494c45
+#define NT_SIGINFO    0x53494749
+#define NT_X86_XSTATE 0x202
 
 /* The file's header, and one segment: little-endian on x86-64, in files and in memory. */
 struct linux_elf64_hdr {
