@@ -134,12 +134,21 @@ static bool notify_end_locked(struct process *p)
 	return unwanted;
 }
 
+bool process_traced_by_locked(const struct process *p, const struct process *tracer)
+{
+	const struct task *first = p->pid_entry ? p->pid_entry->task : NULL;
+
+	assert_spin_held(&p->vnode->lock);
+	return first && first->trace.tracer == tracer;
+}
+
 void process_report_child(struct process *p, int code, int status)
 {
 	struct linux_siginfo info;
 
 	spin_lock(&p->vnode->lock);
-	if (p->parent) {
+	/* A parent that traces its first task hears of stops as a tracer. */
+	if (p->parent && !(code == CLD_STOPPED && process_traced_by_locked(p, p->parent))) {
 		info = child_info(p, SIGCHLD, code, status);
 		(void)signal_post_child(p->parent, &info);
 		wake_parent_locked(p);
@@ -198,7 +207,7 @@ static void reparent_locked(struct process *p, struct list_head *gone)
 		c->exit_signal = SIGCHLD;
 		if (reaper)
 			list_add_tail(&c->sibling, &reaper->children);
-		if (c->state == PROCESS_ZOMBIE && notify_end_locked(c)) {
+		if (c->state == PROCESS_ZOMBIE && !c->trace_end && notify_end_locked(c)) {
 			process_reap_locked(c);
 			list_add_tail(&c->all_link, gone);
 			continue;
@@ -219,11 +228,24 @@ static void put_all(struct list_head *gone)
 	}
 }
 
+void process_tell_end_locked(struct process *p, struct list_head *gone)
+{
+	assert_spin_held(&p->vnode->lock);
+	ASSERT(p->state == PROCESS_ZOMBIE && !p->trace_end);
+	if (notify_end_locked(p)) {
+		process_reap_locked(p);
+		list_add_tail(&p->all_link, gone);
+	}
+}
+
 /* From a living process to a zombie, or to nothing. */
 static void leave_tree(struct process *p)
 {
 	struct vnode *v = p->vnode;
+	struct trace_gone traced;
 	LIST_HEAD(gone);
+
+	trace_gone_init(&traced);
 
 	spin_lock(&v->lock);
 	reparent_locked(p, &gone);
@@ -232,12 +254,11 @@ static void leave_tree(struct process *p)
 	WRITE_ONCE(p->state, PROCESS_ZOMBIE);
 	wake_all(&p->ended);
 	v->nr_zombies++;
-	if (notify_end_locked(p)) {
-		process_reap_locked(p);
-		list_add_tail(&p->all_link, &gone);
-	}
+	if (!trace_holds_end_locked(p, &traced))
+		process_tell_end_locked(p, &gone);
 	spin_unlock(&v->lock);
 	put_all(&gone);
+	trace_put_all(&traced);
 }
 
 /*
@@ -366,10 +387,12 @@ static bool leave_process(struct task *t, uint32_t wait_status)
 {
 	struct process *p = t->process;
 	struct vnode *v = p->vnode;
+	struct trace_gone gone;
 	struct process *c;
 	struct usage u;
 	bool last;
 
+	trace_gone_init(&gone);
 	usage_of_task(t, &u);
 	spin_lock(&v->lock);
 	usage_add(&p->usage_dead, &u);
@@ -388,6 +411,7 @@ static bool leave_process(struct task *t, uint32_t wait_status)
 		p->wait_status = wait_status;
 	}
 	spin_unlock(&p->sig_lock);
+	trace_task_left_locked(t, wait_status, &gone);
 	t->pid_entry->task = NULL;
 	pid_release_locked(v, t->pid_entry);
 	t->pid_entry = NULL;
@@ -396,6 +420,7 @@ static bool leave_process(struct task *t, uint32_t wait_status)
 	p->program->nr_tasks--;
 	wake_all(&p->exec_event);
 	spin_unlock(&v->lock);
+	trace_put_all(&gone);
 	return last;
 }
 

@@ -73,6 +73,7 @@ struct process *process_alloc(struct vnode *v, struct program *program)
 	p->start_ns = time_now_ns();
 	list_init(&p->children);
 	list_init(&p->tasks);
+	list_init(&p->tracees);
 	waitqueue_init(&p->ended);
 	waitqueue_init(&p->child_event);
 	waitqueue_init(&p->exec_event);
@@ -116,6 +117,7 @@ struct task *task_alloc(struct process *p)
 	}
 	refcount_set(&t->refs, 1);
 	t->process = p;
+	trace_task_init(t);
 	t->slack_ns = t->slack_default_ns = TIMER_SLACK_NS;
 	process_get(p);
 	return t;

@@ -33,6 +33,7 @@
 #include <processor/vfs/path.h>
 
 #include "cred.h"
+#include "trace.h"
 
 struct aspace;
 struct ctl_prog;
@@ -120,6 +121,8 @@ struct process {
 	struct list_head children;
 	struct list_head sibling; /* of the parent's children; pid 1 keeps no list */
 	struct list_head all_link;
+	struct list_head tracees; /* task.trace.link: what its tasks trace */
+	struct task *trace_end;   /* its first task has ended, and the tracer has not seen it */
 	struct pid *pid_entry;
 	struct pid *group, *session;
 	struct list_head group_link, session_link;
@@ -185,7 +188,8 @@ struct task {
 	uint64_t faults;                     /* own */
 	uint32_t policy;                     /* atomic: as sched_getscheduler() tells it */
 	uint64_t slack_ns, slack_default_ns; /* own: prctl(PR_SET_TIMERSLACK) */
-	struct strace_call *strace;          /* own: the call that is being traced */
+	struct strace_call *strace;          /* own: the call that is being logged */
+	struct task_trace trace;             /* as it says itself */
 };
 
 /* The task of the running thread; user threads only. */

@@ -77,6 +77,13 @@ void task_release_mm(struct task *t);
  * unlocked.
  */
 void process_reap_locked(struct process *p);
+/* Does a task of @tracer trace the first task of @p? */
+bool process_traced_by_locked(const struct process *p, const struct process *tracer);
+/*
+ * The end of zombie @p is told to its parent; if none will wait for it, it goes onto @gone by
+ * all_link.
+ */
+void process_tell_end_locked(struct process *p, struct list_head *gone);
 void usage_of(struct process *p, struct usage *u);
 void usage_of_locked(struct process *p, struct usage *u);
 void usage_of_task(const struct task *t, struct usage *u);

@@ -2,8 +2,9 @@
 /*
  * wait4, waitid: what has happened to children.
  *
- * Flow:	look at the caller's children with the tree locked; the first one with something to
- *		report ends the call; else sleep until something happens to any of them.
+ * Flow:	look at the caller's children, and at the tasks that it traces, with the tree
+ *		locked; the first one with something to report ends the call; else sleep until
+ *		something happens to any of them.
  * Locking:	vnode.lock; signal_take_*() inside it.
  */
 #include "process_private.h"
@@ -22,6 +23,7 @@ struct wait {
 	bool nonblock;         /* P_PIDFD: the descriptor says so */
 	/* The result. */
 	struct process *reaped; /* the table's reference, for the caller to put */
+	struct trace_gone gone;
 	uint32_t pid, uid;
 	int code;             /* CLD_* */
 	int status;           /* si_status */
@@ -62,7 +64,7 @@ static bool take_zombie_locked(struct wait *w, struct process *c)
 	struct process *me = process_current();
 
 	assert_spin_held(&c->vnode->lock);
-	if (c->state != PROCESS_ZOMBIE)
+	if (c->state != PROCESS_ZOMBIE || c->trace_end) /* its tracer waits for it first */
 		return false;
 	ASSERT(w->options & WEXITED);
 	if (st & 0x7f)
@@ -80,12 +82,13 @@ static bool take_zombie_locked(struct wait *w, struct process *c)
 static bool take_stop_locked(struct wait *w, struct process *c)
 {
 	const bool keep = w->options & WNOWAIT;
-	int signo;
+	int signo = 0;
 
 	assert_spin_held(&c->vnode->lock);
 	if (c->state != PROCESS_ALIVE)
 		return false;
-	signo = (w->options & WUNTRACED) ? signal_take_stopped(c, keep) : 0;
+	if ((w->options & WUNTRACED) && !process_traced_by_locked(c, process_current()))
+		signo = signal_take_stopped(c, keep);
 	if (signo) {
 		report(w, c, CLD_STOPPED, signo, (uint32_t)signo << 8 | 0x7f);
 		return true;
@@ -95,6 +98,93 @@ static bool take_stop_locked(struct wait *w, struct process *c)
 		return true;
 	}
 	return false;
+}
+
+/* --- tasks that the caller traces ------------------------------------------------------------ */
+
+static bool concerns_tracee(const struct wait *w, const struct task *t)
+{
+	const struct process *p = t->process;
+
+	if (w->which == P_PID && t->tid != w->id)
+		return false;
+	if (w->which == P_PIDFD && (p != w->pidfd || t->tid != p->pid))
+		return false;
+	if (w->which == P_PGID && p->pgid != w->id)
+		return false;
+	/* Whether it is a "clone child" does not matter. */
+	return !(w->options & __WNOTHREAD) || t->trace.tracer_tid == task_current()->tid;
+}
+
+static void report_task_locked(struct wait *w, struct task *t, int code, int status,
+			       uint32_t wait_status)
+{
+	struct process *p = t->process;
+
+	assert_spin_held(&p->vnode->lock);
+	report(w, p, code, status, wait_status);
+	w->pid = t->tid;
+}
+
+/* The end of a traced task. 1 it is told, 0 not yet, -ECHILD there is nothing to wait for. */
+static int take_tracee_end_locked(struct wait *w, struct task *t)
+{
+	struct process *p = t->process, *told;
+	const bool whole = p->trace_end == t;
+	const uint32_t st = whole ? READ_ONCE(p->wait_status) : t->trace.wait_status;
+
+	assert_spin_held(&p->vnode->lock);
+	if (whole && p->state != PROCESS_ZOMBIE)
+		return 0;
+	if (!(w->options & WEXITED))
+		return -ECHILD;
+	if (st & 0x7f)
+		report_task_locked(w, t, (st & 0x80) ? CLD_DUMPED : CLD_KILLED, (int)(st & 0x7f),
+				   st);
+	else
+		report_task_locked(w, t, CLD_EXITED, (int)(st >> 8 & 0xff), st);
+	if (w->options & WNOWAIT)
+		return 1;
+	told = trace_forget_locked(t, &w->gone);
+	if (told)
+		process_tell_end_locked(told, &w->gone.processes);
+	return 1;
+}
+
+static int take_tracee_locked(struct wait *w, struct task *t)
+{
+	struct process *p = t->process;
+	uint32_t code;
+
+	assert_spin_held(&p->vnode->lock);
+	if (t->trace.ended)
+		return take_tracee_end_locked(w, t);
+	spin_lock(&p->sig_lock);
+	code = t->trace.report;
+	if (!(w->options & WNOWAIT))
+		t->trace.report = 0;
+	spin_unlock(&p->sig_lock);
+	if (!code)
+		return 0;
+	report_task_locked(w, t, CLD_TRAPPED, (int)code, code << 8 | 0x7f);
+	return 1;
+}
+
+static int look_at_tracees_locked(struct wait *w, struct process *me)
+{
+	struct task *t, *tmp;
+	int ret = -ECHILD, one;
+
+	assert_spin_held(&me->vnode->lock);
+	list_for_each_entry_safe(t, tmp, &me->tracees, trace.link) {
+		if (!concerns_tracee(w, t))
+			continue;
+		one = take_tracee_locked(w, t);
+		if (one > 0)
+			return one;
+		ret = MAX(ret, one);
+	}
+	return ret;
 }
 
 /* 1 something was found, 0 not yet, -ECHILD there is no such child. */
@@ -113,6 +203,8 @@ static int look(struct wait *w)
 		if (ret)
 			break;
 	}
+	if (ret <= 0 && unlikely(!list_empty(&me->tracees)))
+		ret = MAX(ret, look_at_tracees_locked(w, me));
 	spin_unlock(&me->vnode->lock);
 	return ret;
 }
@@ -124,12 +216,14 @@ static int do_wait(struct wait *w)
 	int ret = 0;
 	int err = 0;
 
+	trace_gone_init(&w->gone);
 	if ((w->options & WNOHANG) || w->nonblock)
 		ret = look(w);
 	else
 		err = wait_event_interruptible(&me->child_event, (ret = look(w)) != 0);
 	if (w->reaped)
 		process_put(w->reaped);
+	trace_put_all(&w->gone);
 	if (ret)
 		return ret;
 	return err == -EINTR ? -ERESTARTSYS : err;

@@ -154,8 +154,8 @@ static int wait_and_take(struct task *t, uint64_t set, uint64_t deadline,
 		t->sig.mask = mask;
 		t->sig.wait_set = 0;
 		signo = signal_take_locked(t, set, info);
-		if (signo || *err != -EINTR || task_ending_locked(t) || p->sig.stop_signo ||
-		    signal_deliverable_locked(t))
+		if (signo || *err != -EINTR || task_ending_locked(t) ||
+		    signal_is_to_stop_locked(t) || signal_deliverable_locked(t))
 			break;
 		/* Another task was faster. */
 		thread_clear_flags(t->thread, THREAD_F_SIGNAL);

@@ -102,21 +102,17 @@ int signal_take_locked(struct task *t, uint64_t set, struct linux_siginfo *info)
 	return signo;
 }
 
-static bool take_for_delivery_locked(struct task *t, struct linux_siginfo *info,
-				     struct linux_sigaction *act)
+/* The action for @signo, which @t takes now. */
+static void action_take_locked(struct task *t, int signo, struct linux_sigaction *act)
 {
 	struct sighand *sh = t->process->sig.sighand;
-	const int signo = signal_take_locked(t, signal_deliverable_locked(t), info);
 
 	assert_spin_held(&t->process->sig_lock);
-	if (!signo)
-		return false;
 	spin_lock(&sh->lock);
 	*act = sh->actions[signo];
 	if (act->handler > SIG_IGN && (act->flags & SA_RESETHAND))
 		sh->actions[signo].handler = SIG_DFL;
 	spin_unlock(&sh->lock);
-	return true;
 }
 
 /* --- stop ----------------------------------------------------------------------------- */
@@ -167,8 +163,12 @@ static void stop_here(struct process *p, struct task *t)
 	spin_unlock(&p->sig_lock);
 	if (report)
 		process_report_child(p, CLD_STOPPED, report);
-	/* It ends with the stop, or with the process (-EINTR): the caller looks which. */
-	(void)wait_event_killable(&p->sig.go_on, !READ_ONCE(t->sig.stopped));
+	/*
+	 * It ends with the stop, with the process (-EINTR), or with the first stop for a tracer:
+	 * the caller looks which.
+	 */
+	(void)wait_event_killable(&p->sig.go_on,
+				  !READ_ONCE(t->sig.stopped) || READ_ONCE(t->trace.trap));
 }
 
 int signal_take_stopped(struct process *p, bool keep)
@@ -216,6 +216,7 @@ static void act_default(struct process *p, const struct linux_siginfo *info, uin
 	case ACT_TERM:
 		break;
 	}
+	trace_exiting(status);
 	process_exit_group(p, status);
 	task_exit(status);
 }
@@ -238,6 +239,7 @@ static void run_handler(struct task *t, struct pt_regs *regs, const struct linux
 {
 	/* The mask is the task's own to change; what others may look at changes under the lock. */
 	const uint64_t old = t->sig.has_saved_mask ? t->sig.saved_mask : t->sig.mask;
+	const bool stepped = trace_step_end(t, regs);
 
 	if (signal_frame_push(regs, info, act, old)) {
 		no_frame(t, info->signo);
@@ -248,6 +250,8 @@ static void run_handler(struct task *t, struct pt_regs *regs, const struct linux
 	signal_set_mask_locked(t, t->sig.mask | act->mask |
 					  (act->flags & SA_NODEFER ? 0 : SIGMASK(info->signo)));
 	spin_unlock(&t->process->sig_lock);
+	if (unlikely(stepped))
+		trace_handler_begins(t);
 }
 
 /* The mask of before a call that had one of its own, if no handler's frame has taken it. */
@@ -268,6 +272,7 @@ enum next {
 	NEXT_NOTHING,
 	NEXT_SIGNAL,
 	NEXT_STOP,
+	NEXT_TRAP,
 	NEXT_REPORT,
 	NEXT_END,
 };
@@ -276,8 +281,22 @@ struct step {
 	struct linux_siginfo info;
 	struct linux_sigaction act;
 	uint32_t cont_seq;
-	int report;
+	bool traced; /* what is to be done about the signal is not looked up yet */
+	int report;  /* CLD_* that the parent hears */
+	int stopped; /* NEXT_TRAP: the process's stop that is complete with this task; or 0 */
 };
+
+/* A traced task stops for its tracer instead of with the others, but counts as one of them. */
+static int count_as_stopped_locked(struct task *t)
+{
+	struct process *p = t->process;
+
+	assert_spin_held(&p->sig_lock);
+	t->sig.stopped = true;
+	p->sig.nr_stopped++;
+	ASSERT(p->sig.nr_stopped <= p->nr_tasks);
+	return signal_stop_complete_locked(p) ? p->sig.stop_signo : 0;
+}
 
 static enum next next_step(struct process *p, struct task *t, struct step *s)
 {
@@ -291,18 +310,39 @@ static enum next next_step(struct process *p, struct task *t, struct step *s)
 		next = NEXT_REPORT;
 		s->report = p->sig.tell_parent;
 		p->sig.tell_parent = 0;
-	} else if (p->sig.stop_signo) {
-		next = NEXT_STOP;
-	} else if (take_for_delivery_locked(t, &s->info, &s->act)) {
+	} else if (signal_is_to_stop_locked(t)) {
+		next = t->trace.tracer ? NEXT_TRAP : NEXT_STOP;
+		s->stopped = 0;
+		if (next == NEXT_TRAP && p->sig.stop_signo && !t->sig.stopped)
+			s->stopped = count_as_stopped_locked(t);
+		t->trace.trap = false;
+	} else if (signal_take_locked(t, signal_deliverable_locked(t), &s->info)) {
 		next = NEXT_SIGNAL;
 		s->cont_seq = p->sig.cont_seq;
+		s->traced = t->trace.tracer;
+		if (likely(!s->traced))
+			action_take_locked(t, s->info.signo, &s->act);
 	}
 	spin_unlock(&p->sig_lock);
 	return next;
 }
 
-static void deliver(struct process *p, struct task *t, struct pt_regs *regs, const struct step *s)
+/* The tracer of @t decides about the signal. False: there is none any more. */
+static bool ask_tracer(struct process *p, struct task *t, struct step *s)
 {
+	if (!trace_signal(t, &s->info))
+		return false;
+	spin_lock(&p->sig_lock);
+	s->cont_seq = p->sig.cont_seq;
+	action_take_locked(t, s->info.signo, &s->act);
+	spin_unlock(&p->sig_lock);
+	return true;
+}
+
+static void deliver(struct process *p, struct task *t, struct pt_regs *regs, struct step *s)
+{
+	if (unlikely(s->traced) && !ask_tracer(p, t, s))
+		return;
 	if (unlikely(strace_on))
 		strace_signal(s->info.signo, s->info.code,
 			      s->act.handler == SIG_DFL   ? "default action"
@@ -332,6 +372,11 @@ void signal_return_work(struct pt_regs *regs)
 			break;
 		case NEXT_STOP:
 			stop_here(p, t);
+			break;
+		case NEXT_TRAP:
+			if (s.stopped)
+				process_report_child(p, CLD_STOPPED, s.stopped);
+			trace_trap(t);
 			break;
 		case NEXT_SIGNAL:
 			deliver(p, t, regs, &s);

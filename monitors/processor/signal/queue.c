@@ -195,6 +195,19 @@ void sigqueue_drop(struct sigqueue *q, uint64_t set)
 	}
 }
 
+bool signal_queue_peek(const struct sigqueue *q, uint64_t nr, struct linux_siginfo *info)
+{
+	const struct sigentry *e;
+
+	list_for_each_entry(e, &q->entries, link) {
+		if (nr-- == 0) {
+			*info = e->info;
+			return true;
+		}
+	}
+	return false;
+}
+
 int sigqueue_first(const struct sigqueue *q, uint64_t set)
 {
 	set &= q->set;

@@ -79,6 +79,9 @@ static bool ignored_locked(struct process *p, const struct task *t, int signo)
 	assert_spin_held(&p->sig_lock);
 	if (!t || ((t->sig.mask | t->sig.wait_set) & SIGMASK(signo)))
 		return false;
+	/* A tracer may make something of it, but not of SIGKILL. */
+	if (task_is_traced(t))
+		return false;
 	return signal_ignored_by(&act, signo);
 }
 
@@ -105,7 +108,7 @@ bool signal_pending(void)
 
 	spin_lock(&t->process->sig_lock);
 	pending = task_ending_locked(t) || signal_deliverable_locked(t) != 0 ||
-		  t->process->sig.stop_signo;
+		  signal_is_to_stop_locked(t);
 	/*
 	 * Another task may have been told of the signal: a task that answers -ERESTART* for it
 	 * must come by deliver.c as well.
@@ -114,6 +117,12 @@ bool signal_pending(void)
 		thread_notify(t->thread, THREAD_F_SIGNAL);
 	spin_unlock(&t->process->sig_lock);
 	return pending;
+}
+
+bool signal_is_to_stop_locked(const struct task *t)
+{
+	assert_spin_held(&t->process->sig_lock);
+	return (t->process->sig.stop_signo && !t->sig.stopped) || t->trace.trap;
 }
 
 void signal_drop_locked(struct process *p, uint64_t set)
@@ -162,6 +171,15 @@ static void continue_locked(struct process *p)
 		t->sig.stopped = false;
 		if (p->sig.tell_parent)
 			thread_notify(t->thread, THREAD_F_WORK);
+		/*
+		 * A tracer's task stays as it is, and tells the tracer again if that has seized
+		 * it.
+		 */
+		if (t->trace.tracer && t->trace.seized) {
+			t->trace.trap = true;
+			thread_notify(t->thread, THREAD_F_SIGNAL);
+			wake_all(&t->trace.resumed);
+		}
 	}
 	wake_all(&p->sig.go_on);
 }
@@ -194,7 +212,7 @@ static void end_locked(struct process *p, int signo)
 /* A stopped task looks when it goes on. */
 static bool wants(const struct task *t, int signo)
 {
-	return !t->sig.stopped &&
+	return (!t->sig.stopped || t->trace.tracer) &&
 	       (!(t->sig.mask & SIGMASK(signo)) || (SIGMASK(signo) & SIGMASK_UNBLOCKABLE));
 }
 
@@ -221,7 +239,7 @@ static void notify_locked(struct process *p, struct task *t, int signo)
 	if (!t)
 		return;
 	if (act.handler == SIG_DFL && signal_default_action(signo) == ACT_TERM &&
-	    !(t->sig.wait_set & SIGMASK(signo)))
+	    !(t->sig.wait_set & SIGMASK(signo)) && !t->trace.tracer)
 		end_locked(p, signo);
 	else
 		thread_notify(t->thread, THREAD_F_SIGNAL);
@@ -416,6 +434,14 @@ void signal_set_mask(uint64_t mask)
 	struct task *t = task_current();
 
 	spin_lock(&t->process->sig_lock);
+	signal_set_mask_locked(t, mask);
+	spin_unlock(&t->process->sig_lock);
+}
+
+void signal_set_mask_of(struct task *t, uint64_t mask)
+{
+	spin_lock(&t->process->sig_lock);
+	t->sig.has_saved_mask = false;
 	signal_set_mask_locked(t, mask);
 	spin_unlock(&t->process->sig_lock);
 }

@@ -72,7 +72,7 @@ struct signal_task {
 	bool has_saved_mask;
 	uint64_t wait_set; /* rt_sigtimedwait: taken out of the mask while it waits */
 	struct sigqueue pending;
-	bool stopped;
+	bool stopped;                 /* with its process; a tracer may have let it go on since */
 	struct linux_stack altstack;  /* own */
 	struct restart_block restart; /* own */
 	uint32_t trapno;              /* own: of the last fault that raised a signal */
@@ -149,6 +149,10 @@ void signal_mask_begin(uint64_t mask);
 long signal_mask_end(long ret);
 /* Change the mask of the calling task as rt_sigprocmask does. */
 void signal_set_mask(uint64_t mask);
+/* The same of @t, which is stopped for its tracer. */
+void signal_set_mask_of(struct task *t, uint64_t mask);
+/* The entry behind @nr others of @q, whose sig_lock is held; false: there is none. */
+bool signal_queue_peek(const struct sigqueue *q, uint64_t nr, struct linux_siginfo *info);
 /* See Restart above: @fn runs when the call goes on. */
 long signal_restart_later(long (*fn)(const uint64_t args[RESTART_ARGS]),
 			  const uint64_t args[RESTART_ARGS]);

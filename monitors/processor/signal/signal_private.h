@@ -37,6 +37,8 @@ void signal_charge_of(const struct process *p, struct sig_charge *charge);
 void signal_post_timer_locked(struct process *p, uint32_t tid, struct sigentry *e);
 /* signal_post() with sig_lock held. */
 int signal_post_locked(struct process *p, const struct linux_siginfo *info);
+/* Is @t to stop on its way to user mode, with its process or for its tracer? */
+bool signal_is_to_stop_locked(const struct task *t);
 /* The signals that may be delivered to @t now. */
 uint64_t signal_deliverable_locked(const struct task *t);
 /*

@@ -21,5 +21,12 @@ struct syscall_entry {
 extern const struct syscall_entry syscall_table[];
 extern const unsigned int syscall_table_len;
 
+/*
+ * System calls of watched tasks are told to <processor/process/trace.h> from the first begin to the
+ * last end: until then none looks whether its task is watched.
+ */
+void syscall_watch_begin(void);
+void syscall_watch_end(void);
+
 /* The handlers by number, for struct user_trap_ops. Called once, before the first user thread. */
 const syscall_fn *syscall_handlers(uint64_t *nr);
