@@ -51,7 +51,10 @@ long sys_set_tid_address(const struct syscall_args *args)
 /* exit(code) */
 long sys_exit(const struct syscall_args *args)
 {
-	task_exit(((uint32_t)args->a[0] & 0xff) << 8);
+	const uint32_t status = ((uint32_t)args->a[0] & 0xff) << 8;
+
+	trace_exiting(status);
+	task_exit(status);
 }
 
 /* exit_group(code) */
@@ -59,6 +62,7 @@ long sys_exit_group(const struct syscall_args *args)
 {
 	const uint32_t status = ((uint32_t)args->a[0] & 0xff) << 8;
 
+	trace_exiting(status);
 	process_exit_group(process_current(), status);
 	task_exit(status);
 }

@@ -14,7 +14,9 @@
 
 #include "process_private.h"
 
+#include <abi/ptrace.h>
 #include <abi/sched.h>
+#include <arch/cpu.h>
 #include <arch/fpu.h>
 #include <arch/trap.h>
 #include <arch/uaccess.h>
@@ -51,6 +53,20 @@ struct clone_spec {
 	uint64_t pidfd;   /* CLONE_PIDFD: where its number goes */
 	uint32_t set_tid; /* 0: any */
 };
+
+/* The event that a tracer of the maker may want to hear of; 0: none. */
+static unsigned int trace_event_of(const struct clone_spec *spec)
+{
+	unsigned int event = PTRACE_EVENT_FORK;
+
+	if (spec->flags & CLONE_VFORK)
+		event = PTRACE_EVENT_VFORK;
+	else if ((spec->flags & CLONE_THREAD) || spec->exit_signal != SIGCHLD)
+		event = PTRACE_EVENT_CLONE;
+	if ((spec->flags & CLONE_UNTRACED) || !trace_wants(task_current(), event))
+		return 0;
+	return event;
+}
 
 /* --- limits ---------------------------------------------------------------------------- */
 
@@ -309,6 +325,8 @@ static int publish_locked(struct task *t, struct task *from, struct pid *pid, ui
 	p->nr_tasks++;
 	signal_task_added_locked(t);
 	spin_unlock(&p->sig_lock);
+	if (unlikely(from->trace.tracer) && ((spec->flags & CLONE_PTRACE) || trace_event_of(spec)))
+		trace_inherit_locked(t, from);
 	return 0;
 }
 
@@ -404,6 +422,8 @@ static struct task_start *prepare_thread(struct task *t, const struct clone_spec
 	fpu_copy(fpu, thread_current()->user.fpu);
 	r.rax = 0;
 	r.orig_rax = UINT64_MAX; /* nothing to restart */
+	if (task_current()->trace.step_set)
+		r.rflags &= ~(uint64_t)RFLAGS_TF; /* the maker's tracer steps the maker */
 	if (spec->stack)
 		r.rsp = spec->stack;
 	start = task_prepare(t, &r, fpu);
@@ -477,6 +497,7 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 {
 	struct completion done = COMPLETION_INIT(done);
 	struct task_start *start;
+	unsigned int event;
 	struct task *t;
 	uint32_t tid;
 	int err = check_flags(spec);
@@ -508,9 +529,14 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 	    put_user_u32(tid, (void __user *)spec->parent_tid))
 		err = 0;
 	task_get(t);
+	event = trace_event_of(spec);
 	task_start(start, false);
-	if (spec->flags & CLONE_VFORK)
+	if (unlikely(event))
+		trace_event(task_current(), event, tid);
+	if (spec->flags & CLONE_VFORK) {
 		vfork_wait(t, &done);
+		trace_event(task_current(), PTRACE_EVENT_VFORK_DONE, tid);
+	}
 	task_put(t);
 	return tid;
 }

@@ -470,11 +470,14 @@ static int end_other_tasks(struct task *t)
  */
 static struct aspace *take_over(struct task *t, struct exec_image *img)
 {
+	const uint32_t old_tid = t->tid;
+	struct trace_gone gone;
 	const bool has_ids = t->cred->uid != t->cred->euid || t->cred->gid != t->cred->egid;
 	struct process *p = t->process;
 	struct vnode *v = p->vnode;
 	struct aspace *old = p->as;
 
+	trace_gone_init(&gone);
 	spin_lock(&v->lock);
 	if (t->tid != p->pid) {
 		t->pid_entry->task = NULL;
@@ -483,6 +486,7 @@ static struct aspace *take_over(struct task *t, struct exec_image *img)
 		t->pid_entry->task = t;
 		t->tid = p->pid;
 	}
+	trace_exec_locked(t, old_tid, &gone);
 	p->usage_dead.max_rss = MAX(p->usage_dead.max_rss, space_rss(old));
 	p->as = img->as;
 	p->personality &= ~READ_IMPLIES_EXEC; /* a matter of the program, as on Linux */
@@ -493,6 +497,7 @@ static struct aspace *take_over(struct task *t, struct exec_image *img)
 	p->exit_signal = SIGCHLD;
 	img->as = NULL;
 	spin_unlock(&v->lock);
+	trace_put_all(&gone);
 	thread_set_user(READ_ONCE(p->as->pt), NULL); /* stays as long as the space */
 	return old;
 }
@@ -542,6 +547,7 @@ static int commit(struct task *t, struct exec_image *img)
 		err = signal_exec(t);
 	t->robust_list = 0;
 	fpu_reset(thread_current()->user.fpu);
+	debug_clear();
 	thread_set_fs_base(0);
 	thread_set_gs_base(0);
 	return err;
@@ -559,6 +565,7 @@ static void start_over(struct pt_regs *regs, const struct pt_regs *fresh)
 static int exec_now(struct exec_image *img, struct pt_regs *regs)
 {
 	struct task *t = task_current();
+	const uint32_t tid = t->tid;
 	int err = exec_image_load(img, t->fs);
 
 	if (err)
@@ -581,6 +588,8 @@ static int exec_now(struct exec_image *img, struct pt_regs *regs)
 			     t->process->pid, err);
 	start_over(regs, &img->regs);
 	counter_inc(&exec_execs);
+	if (unlikely(task_is_traced(t)) && !err)
+		trace_exec_done(t, tid);
 	return 0;
 }
 
