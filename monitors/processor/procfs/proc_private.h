@@ -43,6 +43,9 @@ SHOW(show_pid_fdinfo);
 
 extern const struct pseudo_dynamic proc_fds, proc_fdinfos;
 
+/* proc_mem.c */
+extern const struct file_ops proc_mem_ops;
+
 /* proc_pid.c, for the tables in proc_tree.c */
 SHOW(show_pid_auxv);
 SHOW(show_pid_cgroup);

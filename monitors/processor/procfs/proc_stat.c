@@ -19,7 +19,7 @@
 
 /* The facts of both files, read in one go. */
 struct facts {
-	uint32_t pid, tgid, ppid, pgid, sid;
+	uint32_t pid, tgid, ppid, pgid, sid, tracer;
 	char state;
 	char comm[COMM_LEN];
 	uint32_t nr_threads;
@@ -36,7 +36,9 @@ struct facts {
 
 static char state_of_thread(const struct task *t)
 {
-	if (t->sig.stopped)
+	if (t->trace.state != TRACE_RUNS)
+		return 't';
+	if (t->sig.stopped && !t->trace.tracer)
 		return 'T';
 	return READ_ONCE(t->thread->state) == THREAD_RUNNABLE ? 'R' : 'S';
 }
@@ -74,6 +76,7 @@ static void describe_task_locked(const struct task *t, struct facts *f)
 	thread_affinity(t->thread, &f->allowed);
 	f->pending = t->sig.pending.set;
 	f->blocked = t->sig.mask;
+	f->tracer = t->trace.tracer_tid;
 }
 
 static void read_signals(const struct proc_ref *ref, struct facts *f)
@@ -244,6 +247,8 @@ static const char *state_name(char state)
 		return "S (sleeping)";
 	case 'T':
 		return "T (stopped)";
+	case 't':
+		return "t (tracing stop)";
 	default:
 		return "Z (zombie)";
 	}
@@ -379,7 +384,7 @@ static void put_status(struct text *t, const struct pseudo_subject *s, const str
 	put_name(t, f->comm);
 	text_printf(t, "Umask:\t%04o\nState:\t%s\nTgid:\t%u\nNgid:\t0\nPid:\t%u\nPPid:\t%u\n", mask,
 		    state_name(f->state), f->tgid, f->pid, f->ppid);
-	text_puts(t, "TracerPid:\t0\n");
+	text_printf(t, "TracerPid:\t%u\n", f->tracer);
 	put_ids(t, c);
 	text_printf(t, "FDSize:\t%d\nGroups:\t", MAX((fds + 63) & ~63, 64));
 	for (uint32_t i = 0; i < c->nr_groups; i++)

@@ -101,36 +101,38 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 	{ .name = (n), .mode = S_IFREG | (perm), .traced = true, .show = (fn) }
 #define TRACED_LINK(n, fn, to) \
 	{ .name = (n), .mode = S_IFLNK | 0777, .traced = true, .link = (fn), .magic_link = (to) }
+#define MEMORY_FILE(n, perm, o) \
+	{ .name = (n), .mode = S_IFREG | (perm), .traced = true, .ops = (o) }
 #define NUMBERED_DIR(n, perm, dyn) { .name = (n), .mode = S_IFDIR | (perm), .dynamic = (dyn) }
 
 /* Names that both a thread's directory and a process's have. */
-#define COMMON_NODES                                                                             \
-	TRACED_FILE("auxv", 0400, show_pid_auxv), PSEUDO_FILE("cgroup", 0444, show_pid_cgroup),  \
-		PSEUDO_FILE("cmdline", 0444, show_pid_cmdline),                                  \
-		PSEUDO_WRITABLE("comm", 0644, show_pid_comm, store_pid_comm),                    \
-		PSEUDO_FILE("cpuset", 0444, show_pid_cpuset),                                    \
-		TRACED_LINK("cwd", link_pid_cwd, magic_pid_cwd),                                 \
-		TRACED_FILE("environ", 0400, show_pid_environ),                                  \
-		TRACED_LINK("exe", link_pid_exe, NULL), NUMBERED_DIR("fd", 0500, &proc_fds),     \
-		NUMBERED_DIR("fdinfo", 0555, &proc_fdinfos),                                     \
-		PSEUDO_FILE("gid_map", 0444, show_pid_id_map),                                   \
-		PSEUDO_FILE("limits", 0444, show_pid_limits),                                    \
-		PSEUDO_FILE("loginuid", 0444, show_pid_loginuid),                                \
-		TRACED_FILE("maps", 0444, show_pid_maps),                                        \
-		PSEUDO_FILE("mountinfo", 0444, show_pid_mountinfo),                              \
-		PSEUDO_FILE("mounts", 0444, show_pid_mounts), PSEUDO_DIR("net", proc_net_nodes), \
-		PSEUDO_FILE("oom_score", 0444, show_pid_oom_score),                              \
-		PSEUDO_WRITABLE("oom_score_adj", 0644, show_pid_oom_score_adj,                   \
-				store_pid_oom_score_adj),                                        \
-		TRACED_FILE("personality", 0400, show_pid_personality),                          \
-		TRACED_LINK("root", link_pid_root, NULL),                                        \
-		PSEUDO_FILE("sessionid", 0444, show_pid_loginuid),                               \
-		TRACED_FILE("smaps", 0444, show_pid_smaps),                                      \
-		TRACED_FILE("smaps_rollup", 0444, show_pid_smaps_rollup),                        \
-		PSEUDO_FILE("stat", 0444, show_pid_stat),                                        \
-		PSEUDO_FILE("statm", 0444, show_pid_statm),                                      \
-		PSEUDO_FILE("status", 0444, show_pid_status),                                    \
-		PSEUDO_FILE("uid_map", 0444, show_pid_id_map),                                   \
+#define COMMON_NODES                                                                               \
+	TRACED_FILE("auxv", 0400, show_pid_auxv), PSEUDO_FILE("cgroup", 0444, show_pid_cgroup),    \
+		PSEUDO_FILE("cmdline", 0444, show_pid_cmdline),                                    \
+		PSEUDO_WRITABLE("comm", 0644, show_pid_comm, store_pid_comm),                      \
+		PSEUDO_FILE("cpuset", 0444, show_pid_cpuset),                                      \
+		TRACED_LINK("cwd", link_pid_cwd, magic_pid_cwd),                                   \
+		TRACED_FILE("environ", 0400, show_pid_environ),                                    \
+		TRACED_LINK("exe", link_pid_exe, NULL), NUMBERED_DIR("fd", 0500, &proc_fds),       \
+		NUMBERED_DIR("fdinfo", 0555, &proc_fdinfos),                                       \
+		PSEUDO_FILE("gid_map", 0444, show_pid_id_map),                                     \
+		PSEUDO_FILE("limits", 0444, show_pid_limits),                                      \
+		PSEUDO_FILE("loginuid", 0444, show_pid_loginuid),                                  \
+		TRACED_FILE("maps", 0444, show_pid_maps), MEMORY_FILE("mem", 0600, &proc_mem_ops), \
+		PSEUDO_FILE("mountinfo", 0444, show_pid_mountinfo),                                \
+		PSEUDO_FILE("mounts", 0444, show_pid_mounts), PSEUDO_DIR("net", proc_net_nodes),   \
+		PSEUDO_FILE("oom_score", 0444, show_pid_oom_score),                                \
+		PSEUDO_WRITABLE("oom_score_adj", 0644, show_pid_oom_score_adj,                     \
+				store_pid_oom_score_adj),                                          \
+		TRACED_FILE("personality", 0400, show_pid_personality),                            \
+		TRACED_LINK("root", link_pid_root, NULL),                                          \
+		PSEUDO_FILE("sessionid", 0444, show_pid_loginuid),                                 \
+		TRACED_FILE("smaps", 0444, show_pid_smaps),                                        \
+		TRACED_FILE("smaps_rollup", 0444, show_pid_smaps_rollup),                          \
+		PSEUDO_FILE("stat", 0444, show_pid_stat),                                          \
+		PSEUDO_FILE("statm", 0444, show_pid_statm),                                        \
+		PSEUDO_FILE("status", 0444, show_pid_status),                                      \
+		PSEUDO_FILE("uid_map", 0444, show_pid_id_map),                                     \
 		PSEUDO_FILE("wchan", 0444, show_pid_wchan)
 
 static const struct pseudo_node task_nodes[] = { COMMON_NODES, { 0 } };

@@ -392,6 +392,11 @@ static const struct file_ops pseudo_file_ops = {
 	.seekable = true,
 };
 
+const struct pseudo_subject *pseudo_subject_of_file(const struct file *f)
+{
+	return &pseudo(f->inode)->subject;
+}
+
 static int file_open(struct inode *inode, struct file *f)
 {
 	const struct pseudo_inode *p = pseudo(inode);
@@ -403,12 +408,16 @@ static int file_open(struct inode *inode, struct file *f)
 		err = pseudo_owner(&p->subject, &owner); /* is it still there? */
 	if (err)
 		return err;
+	mutex_init(&f->lock, "pseudo.file", RANK_PSEUDO_FILE);
+	if (p->node->ops) {
+		f->ops = p->node->ops;
+		return 0;
+	}
 	t = kmem_alloc(kmem_current(), sizeof(*t));
 	if (!t)
 		return -ENOMEM;
 	t->account = kmem_current();
 	f->private = t;
-	mutex_init(&f->lock, "pseudo.file", RANK_PSEUDO_FILE);
 	f->ops = &pseudo_file_ops;
 	return 0;
 }

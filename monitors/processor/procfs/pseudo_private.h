@@ -20,6 +20,7 @@
 #include "text_private.h"
 
 struct file;
+struct file_ops;
 struct path;
 
 struct pseudo_subject {
@@ -50,6 +51,8 @@ struct pseudo_node {
 	bool traced;   /* only for its owner and root, who could trace the process; else EACCES */
 	/* Regular files; NULL: -EINVAL. */
 	int (*show)(struct text *t, const struct pseudo_subject *s);
+	/* Instead of a text: what open files of it do; see pseudo_subject_of_file(). */
+	const struct file_ops *ops;
 	/* Takes all of @buf, NUL-terminated, or an error. */
 	int (*store)(const struct pseudo_subject *s, const char *buf, size_t len);
 	/* Links: the target. */
@@ -79,6 +82,9 @@ int pseudo_root(const struct fs_type *type, const struct pseudo_node *node, stru
 
 /* The subject of directory @inode directly below a root, if that is a process. -EBADF */
 int pseudo_subject_of(const struct inode *inode, struct pseudo_subject *s) __must_check;
+
+/* The subject of an open file that has operations of its own. */
+const struct pseudo_subject *pseudo_subject_of_file(const struct file *f);
 
 /*
  * The owner of the files about @s, for their attributes.
