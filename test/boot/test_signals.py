@@ -14,6 +14,8 @@ PROGRAMS = [
     "sigstop",  # default actions, WUNTRACED and WCONTINUED, SIGCHLD, orphaned groups
     "sigthread",  # which thread takes what; ends and stops of all
     "sigstorm",  # an alarm every other millisecond, and nothing lost or changed
+    "traces",  # ptrace: stops at calls, signals and events, waits, ends of tracers and tracees
+    "debugs",  # ptrace: breakpoints, steps, watchpoints, registers, memory
 ]
 
 

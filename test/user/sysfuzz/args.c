@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
+#include <sys/ptrace.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
@@ -534,6 +535,19 @@ static long number_kind(struct worker *w, char kind)
 		       ONE_OF(w, 0, 128, 128, 256, 384);
 	case 'P':
 		return pid(w);
+	case 'X': /* a request of ptrace(): those that bring a task under it often */
+		return ONE_OF(w, PTRACE_SEIZE, PTRACE_SEIZE, PTRACE_ATTACH, PTRACE_INTERRUPT,
+			      PTRACE_CONT, PTRACE_SYSCALL, PTRACE_SINGLESTEP, PTRACE_DETACH,
+			      PTRACE_LISTEN, PTRACE_GETREGS, PTRACE_SETREGS, PTRACE_GETREGSET,
+			      PTRACE_SETREGSET, PTRACE_PEEKDATA, PTRACE_POKEDATA, PTRACE_PEEKUSER,
+			      PTRACE_POKEUSER, PTRACE_SETOPTIONS, PTRACE_GETSIGINFO,
+			      PTRACE_SETSIGINFO, PTRACE_PEEKSIGINFO, PTRACE_SETSIGMASK,
+			      PTRACE_GET_SYSCALL_INFO, PTRACE_SETFPREGS, PTRACE_TRACEME,
+			      PTRACE_KILL, 30 /* ARCH_PRCTL */);
+	case 'z': /* and its address: of memory, in struct user, a set of registers, a size */
+		return chance(w, 30)   ? address(w)
+		       : chance(w, 50) ? 8 * (long)draw(w, 120)
+				       : ONE_OF(w, 0, 0, 1, 2, 0x202, 8, 88, 0x1003, -1);
 	case 'y': /* a key: few of them, so that two meet */
 		return chance(w, 90) ? (long)draw(w, 4) : edge_number(w);
 	case 'Y':
@@ -644,7 +658,7 @@ long args_pick(struct worker *w, char kind)
 	default:
 		break;
 	}
-	if (strchr("QMRVOK8UENDCIFPyYJh", kind))
+	if (strchr("QMRVOK8UENDCIFPyYJhXz", kind))
 		return number_kind(w, kind);
 	return pointer_kind(w, kind);
 }

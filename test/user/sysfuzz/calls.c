@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -160,6 +161,7 @@ static const struct hint hints[] = {
 	{ "msgsnd", "YblJ", 8 },
 	{ "msgrcv", "YblNJ", 8 },
 	{ "msgctl", "Yhp", 8 },
+	{ "ptrace", "XPzp", 24 },
 };
 
 const struct hint *hint_of(const char *name)
@@ -182,6 +184,16 @@ static bool near(const struct worker *w, int pid)
 	return pid == 0 || (pid > w->driver && pid < INT32_MAX) || (pid < -w->driver);
 }
 
+/* Is @pid a task of another child, or the driver? */
+static bool is_foreign(const struct worker *w, int pid)
+{
+	for (unsigned int c = 0; c < 8; c++)
+		for (unsigned int i = 0; i < NR_WORKERS; i++)
+			if (c != w->child && pid == w->watch->at[c][i].pid)
+				return true;
+	return pid <= w->driver;
+}
+
 /* Why this call is not made, or NULL. */
 const char *calls_refuse(const struct worker *w, long nr, const long a[6])
 {
@@ -202,6 +214,9 @@ const char *calls_refuse(const struct worker *w, long nr, const long a[6])
 	if (w->root && ((nr == SYS_fcntl && a[1] == F_SETOWN_EX) ||
 			(nr == SYS_ioctl && (a[1] == FIOSETOWN || a[1] == SIOCSPGRP))))
 		return "the same, by a number that other threads may change meanwhile";
+	if (nr == SYS_ptrace && (a[0] == PTRACE_ATTACH || a[0] == PTRACE_SEIZE) &&
+	    is_foreign(w, (int)a[1]))
+		return "a child that is stopped by another one makes no calls";
 	if (nr == SYS_rt_sigaction && (a[0] == SIGSEGV || a[0] == SIGBUS || a[0] == SIGALRM))
 		return "the handlers that keep a child going; the others are free";
 	if (nr == SYS_mmap && (a[3] & 0x20) && (a[3] & 0x10) && a[0] > 0 && a[0] < (long)PAGE)

@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
@@ -127,8 +128,16 @@ static pid_t reap(double deadline)
 		const double left = deadline - now();
 		const struct timespec t = { (time_t)left,
 					    (long)((left - (double)(time_t)left) * 1e9) };
-		const pid_t pid = waitpid(-1, NULL, WNOHANG | __WALL);
+		int st = 0;
+		const pid_t pid = waitpid(-1, &st, WNOHANG | __WALL);
 
+		/* PTRACE_TRACEME has made us the child's tracer. */
+		if (pid > 0 && WIFSTOPPED(st)) {
+			const int signo = WSTOPSIG(st) & 0x7f;
+
+			(void)ptrace(PTRACE_CONT, pid, 0, signo == SIGTRAP ? 0 : signo);
+			continue;
+		}
 		if (pid)
 			return pid > 0 ? pid : -1;
 		if (left <= 0)
