@@ -95,12 +95,10 @@ static struct line *ahead_claim(const struct tag *tag)
 	spin_lock(&set->lock);
 	if (!set_find_locked(set, tag->obj, tag->pgoff)) {
 		claim_locked(set, &c, false);
-		if (c.line && line_attach_locked(set, c.line, tag, 0)) {
+		if (c.line && line_attach_ahead_locked(set, c.line, tag))
 			line = c.line;
-			line->flags |= LINE_PREFETCH;
-		} else if (c.line) {
+		else if (c.line)
 			line_free_give(c.line);
-		}
 	}
 	spin_unlock(&set->lock);
 	claim_finish(&c, 0);

@@ -89,6 +89,8 @@ struct excache_policy {
 	size_t (*next)(const struct cache_set *set, struct line **lines, size_t max);
 	/* @line, whatever its state, leaves the list. */
 	void (*forget)(struct cache_set *set, struct line *line);
+	/* Optional: @line, just inserted, is fetched ahead: nobody has asked for it. */
+	void (*ahead)(struct cache_set *set, struct line *line);
 	/* Optional, and without locks: a thread is about to fill @line and then to use it. */
 	void (*entered)(struct line *line);
 };
@@ -230,9 +232,12 @@ static inline struct vregion *vregion_locked(struct object *obj, uint64_t index)
 
 /* --- excache.c: tags ----------------------------------------------------------------- */
 
-/* Give @line the tag and the state FILLING in @set, pinned @pins times. False: begin again. */
-bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,
-			uint32_t pins) __must_hold(&set->lock);
+/*
+ * Give @line, for a page that is fetched ahead, the tag and the state FILLING in @set, without a
+ * pin. False: begin again.
+ */
+bool line_attach_ahead_locked(struct cache_set *set, struct line *line, const struct tag *tag)
+	__must_hold(&set->lock);
 /* The parts of it.  @line is one of @obj's, ... */
 static inline void line_enter_object_locked(struct object *obj, struct line *line, uint64_t pgoff)
 	__must_hold(&obj->lock)

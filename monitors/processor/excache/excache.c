@@ -38,12 +38,15 @@
 
 #define FILE_NODES_TRIED 8 /* for one page, while one after the other goes */
 
+/* Chosen by measurement: docs/results/misses.md. */
+#define DEFAULT_POLICY "drrip"
+
 struct excache excache;
 
 static uint64_t param_size;
 static uint32_t param_ways = 8;
 static uint32_t param_spare = 128;
-static const struct excache_policy *param_policy; /* NULL: the first, fifo */
+static const struct excache_policy *param_policy; /* NULL: the default */
 BOOT_PARAM("excache", size, param_size, "bytes of DRAM used as ExCache (default: half of free)");
 BOOT_PARAM_RANGE("excache.ways", u32, param_ways, 1, 64, "lines in one set");
 static int set_policy(const char *name)
@@ -210,8 +213,9 @@ static bool may_attach_locked(struct object *obj, const struct tag *tag)
 	return tag->as ? layout_is_at(tag->as, tag->seq, tag->copy) : obj->seq == tag->seq;
 }
 
-bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,
-			uint32_t pins)
+/* Give @line the tag and the state FILLING in @set, pinned @pins times. False: begin again. */
+static bool line_attach_locked(struct cache_set *set, struct line *line, const struct tag *tag,
+			       uint32_t pins) __must_hold(&set->lock)
 {
 	struct object *obj = tag->obj;
 
@@ -238,6 +242,17 @@ bool line_attach_locked(struct cache_set *set, struct line *line, const struct t
 	line_enter_set_locked(set, line, obj, 0, pins);
 	line->credit_node = 0;
 	excache.policy->insert(set, line);
+	return true;
+}
+
+bool line_attach_ahead_locked(struct cache_set *set, struct line *line, const struct tag *tag)
+{
+	assert_spin_held(&set->lock);
+	if (!line_attach_locked(set, line, tag, 0))
+		return false;
+	line->flags |= LINE_PREFETCH;
+	if (excache.policy->ahead)
+		excache.policy->ahead(set, line);
 	return true;
 }
 
@@ -513,7 +528,7 @@ static int choose_geometry(void)
 		       (unsigned long long)size, param_ways);
 		return -EINVAL;
 	}
-	excache.policy = param_policy ? param_policy : policy_find("fifo");
+	excache.policy = param_policy ? param_policy : policy_find(DEFAULT_POLICY);
 	excache.nr_ways = param_ways;
 	excache.touch_ways = excache.policy->appends ? param_ways : 0;
 	excache.nr_sets = (uint32_t)(pages / param_ways);

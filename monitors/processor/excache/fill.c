@@ -416,8 +416,9 @@ static struct line *prefetch_claim(struct object *obj, uint64_t pgoff)
 	spin_lock(&set->lock);
 	if (!set_find_locked(set, obj, pgoff)) {
 		claim_locked(set, &c, false);
-		if (c.line && line_attach_locked(set, c.line, &tag, 0))
-			c.line->flags |= LINE_PREFETCH;
+		/* Nothing refuses this tag. */
+		if (c.line)
+			(void)line_attach_ahead_locked(set, c.line, &tag);
 	}
 	spin_unlock(&set->lock);
 	claim_finish(&c, 0);

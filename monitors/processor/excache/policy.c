@@ -210,18 +210,21 @@ static bool is_bimodal(const struct cache_set *set)
 	return set->duel == DUEL_FOLLOWS ? duel_is_bimodal() : set->duel == DUEL_BIMODAL;
 }
 
-static uint8_t new_age(const struct cache_set *set)
+static uint8_t used_once_age(const struct cache_set *set)
 {
-	const bool bimodal = is_bimodal(set);
-
-	if (set->duel != DUEL_FOLLOWS)
-		duel_count(bimodal ? -1 : 1);
-	if (!bimodal)
+	if (!is_bimodal(set))
 		return LINE_AGE_NEW;
 	/* Hashed: the one must not always meet the same set. */
 	return hash64(__atomic_add_fetch(&nr_bimodal, 1, __ATOMIC_RELAXED)) % BIMODAL_ONE_IN == 0
 		       ? LINE_AGE_NEW
 		       : AGE_DISTANT;
+}
+
+static uint8_t new_age(const struct cache_set *set)
+{
+	if (set->duel != DUEL_FOLLOWS)
+		duel_count(is_bimodal(set) ? -1 : 1);
+	return used_once_age(set);
 }
 
 static void drrip_insert_locked(struct cache_set *set, struct line *line)
@@ -236,8 +239,16 @@ static void drrip_touch_locked(struct cache_set *set, struct line *line)
 	assert_spin_held(&set->lock);
 	/* The first use of a page that was fetched ahead is the one that it was fetched for. */
 	if (line->flags & LINE_PREFETCH)
-		return;
-	line->age = AGE_USED;
+		line->age = MAX(line->age, used_once_age(set));
+	else
+		line->age = AGE_USED;
+}
+
+/* Its one use is still to come: before that it is not distant, whatever is thought of new lines. */
+static void drrip_ahead_locked(struct cache_set *set, struct line *line)
+{
+	assert_spin_held(&set->lock);
+	line->age = LINE_AGE_NEW;
 }
 
 static void drrip_look_locked(struct cache_set *set, struct line *line)
@@ -266,13 +277,14 @@ static void drrip_entered(struct line *line)
 }
 
 /*
- * A line of @age that may go. Of several, the first that came, as in a queue; but the last where
- * new lines are thought to be used once: those that came before it have stayed for longer.
+ * A line of @age that may go. Of several, the first that came, as in a queue; but the last of the
+ * distant ones where new lines are thought to be used once: those that came before it have stayed
+ * for longer.
  */
 static struct line *drrip_of_age_locked(struct cache_set *set, int age,
 					bool (*may_go)(struct line *line)) __must_hold(&set->lock)
 {
-	const bool last = is_bimodal(set);
+	const bool last = age == AGE_DISTANT && is_bimodal(set);
 	struct list_head *at = last ? set->resident.prev : set->resident.next;
 
 	assert_spin_held(&set->lock);
@@ -311,12 +323,13 @@ static struct line *drrip_victim_locked(struct cache_set *set, bool (*may_go)(st
 /* Not before it is known whether they are used again. */
 static size_t drrip_next_locked(const struct cache_set *set, struct line **lines, size_t max)
 {
-	const bool last = is_bimodal(set);
 	struct list_head *at;
 	size_t nr = 0;
 
 	assert_spin_held(&set->lock);
 	for (int age = AGE_DISTANT; age > AGE_USED; age--) {
+		const bool last = age == AGE_DISTANT && is_bimodal(set);
+
 		at = last ? set->resident.prev : set->resident.next;
 		for (; at != &set->resident && nr < max; at = last ? at->prev : at->next) {
 			struct line *line = list_entry(at, struct line, set_link);
@@ -364,6 +377,7 @@ static const struct excache_policy policies[] = {
 		.victim = drrip_victim_locked,
 		.next = drrip_next_locked,
 		.forget = forget_locked,
+		.ahead = drrip_ahead_locked,
 		.entered = drrip_entered,
 	},
 };
