@@ -5,8 +5,8 @@
 usage: run.py [--repeat N] [--output DIR] [--only NAME,...]
 
 O names the build directory. Prints tables and writes them, with the raw numbers, to docs/results/:
-first-light.md, operations.md, rdma.md and sharing.md. Times are medians of several repetitions on
-a machine that does other things too: trust the ratios.
+first-light.md, operations.md, rdma.md, sharing.md and far.md. Times are medians of several
+repetitions on a machine that does other things too: trust the ratios.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "test" / "boot"), str(ROOT / "test")]
 
 import boot  # noqa: E402
+import far  # noqa: E402
 import inkernel  # noqa: E402
 import operations  # noqa: E402
 import rdma  # noqa: E402
@@ -277,10 +278,10 @@ def main() -> int:
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "results")
     parser.add_argument(
         "--only", default="",
-        help="rpc (with misses), null, launch, boot, operations, rdma, sharing",
+        help="rpc (with misses), null, launch, boot, operations, rdma, sharing, far",
     )
     args = parser.parse_args()
-    every = ["rpc", "null", "launch", "boot", "operations", "rdma", "sharing"]
+    every = ["rpc", "null", "launch", "boot", "operations", "rdma", "sharing", "far"]
     wanted = args.only.split(",") if args.only else every
     setting = Setting()
     programs = boot.build_programs()
@@ -294,6 +295,8 @@ def main() -> int:
             "rdma", lambda: rdma.measure(d, n, rpc_samples, Row))),
         ("sharing", "Sharing a CPU", lambda b, d, p, n: b.measure(
             "sharing", lambda: sharing.measure(d, p, n, Row))),
+        ("far", "Memory far away", lambda b, d, p, n: b.measure(
+            "far", lambda: far.measure(ROOT, p, max(3, n), Row))),
     ):  # fmt: skip
         bench = Bench(wanted)
         run(bench, disk, programs, args.repeat)

@@ -2,8 +2,9 @@
 /*
  * For make bench: programs whose memory does not fit, alone and beside a process that never sleeps.
  *
- * beside alone|shared NAME MIB	runs NAME (kmeans, quicksort, words or random) over MIB MiB;
- *				prints its nanoseconds, and those of CPU that the other process had.
+ * beside alone|shared NAME MIB	runs NAME (see programs[]) over MIB MiB; prints its nanoseconds,
+ *				and those of CPU that the other process had.
+ * beside quiet NAME MIB	the same alone; prints nothing, so that all runs say the same.
  */
 #include "user.h"
 
@@ -203,20 +204,38 @@ static void words(size_t bytes)
 	CHECK(counted == found);
 }
 
-/* --- random reads ----------------------------------------------------------------------------- */
+/* --- touches: one word of a page, in order or anywhere; each page says its number ------------ */
+
+static void touch(size_t bytes, bool random, bool write)
+{
+	const size_t nr = bytes / PAGE, step = PAGE / sizeof(uint64_t);
+	volatile uint64_t *v = pages(bytes);
+	uint64_t seed = 5;
+
+	for (size_t i = 0; i < nr; i++)
+		v[i * step] = i;
+	for (size_t i = 0; i < nr; i++) {
+		const size_t p = random ? next_random(&seed) % nr : i;
+
+		CHECK(v[p * step] == p);
+		if (write)
+			v[p * step + 1] = i;
+	}
+}
+
+static void sequential_reads(size_t bytes)
+{
+	touch(bytes, false, false);
+}
 
 static void random_reads(size_t bytes)
 {
-	const size_t nr = bytes / PAGE;
-	uint64_t *v = pages(bytes), seed = 5;
+	touch(bytes, true, false);
+}
 
-	for (size_t i = 0; i < nr; i++)
-		v[i * (PAGE / sizeof(*v))] = i;
-	for (size_t i = 0; i < nr; i++) {
-		const size_t p = next_random(&seed) % nr;
-
-		CHECK(((volatile uint64_t *)v)[p * (PAGE / sizeof(*v))] == p);
-	}
+static void random_writes(size_t bytes)
+{
+	touch(bytes, true, true);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -225,10 +244,9 @@ static const struct {
 	const char *name;
 	void (*run)(size_t bytes);
 } programs[] = {
-	{ "kmeans", kmeans },
-	{ "quicksort", quicksort },
-	{ "words", words },
-	{ "random", random_reads },
+	{ "kmeans", kmeans },       { "quicksort", quicksort },
+	{ "words", words },         { "sequential", sequential_reads },
+	{ "random", random_reads }, { "write", random_writes },
 };
 
 /* A process that never sleeps, until it is killed. */
@@ -258,9 +276,10 @@ static uint64_t spinner_end(pid_t pid)
 int main(int argc, char **argv)
 {
 	const bool shared = argc == 4 && strcmp(argv[1], "shared") == 0;
+	const bool quiet = argc == 4 && strcmp(argv[1], "quiet") == 0;
 
-	if (argc != 4 || (!shared && strcmp(argv[1], "alone") != 0))
-		die("usage: beside alone|shared kmeans|quicksort|words|random MIB");
+	if (argc != 4 || (!shared && !quiet && strcmp(argv[1], "alone") != 0))
+		die("usage: beside alone|shared|quiet NAME MIB");
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
 		pid_t spinner;
 		uint64_t start, took;
@@ -271,8 +290,9 @@ int main(int argc, char **argv)
 		start = now_ns();
 		programs[i].run((size_t)atol(argv[3]) << 20);
 		took = now_ns() - start;
-		printf("%lu %lu\n", (unsigned long)took,
-		       (unsigned long)(shared ? spinner_end(spinner) : 0));
+		if (!quiet)
+			printf("%lu %lu\n", (unsigned long)took,
+			       (unsigned long)(shared ? spinner_end(spinner) : 0));
 		return 0;
 	}
 	die("no such program: %s", argv[2]);

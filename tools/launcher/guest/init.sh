@@ -8,7 +8,11 @@ export PATH=/guest/bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-mount -t tmpfs tmp /tmp
+# /tmp can swap, and keeps what lies there: the program, if that is where it comes from.
+mkdir /guest/tmp
+mount -t tmpfs tmp /guest/tmp
+cp -a /tmp/. /guest/tmp
+mount -o move /guest/tmp /tmp
 mount -t cgroup2 cgroup /sys/fs/cgroup
 echo +memory > /sys/fs/cgroup/cgroup.subtree_control
 for module in $(cat /guest/mods/order); do
