@@ -8,8 +8,10 @@
  *		of a slot or of memory over there is for the worker, woken by a timer.
  * Failure:	a connection whose call fails, or whose peer's processor leaves, is reset, and its
  *		program hears ECONNRESET. A message for an id that is not in the table is
- *		answered so as well.
+ *		answered so as well. A connection that was closed, and whose peer takes nothing of
+ *		what is left for `sockets.orphan_ms`, is reset.
  */
+#include <kernel/bootparam.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <kernel/random.h>
@@ -34,12 +36,18 @@
 #define QUEUE_WINDOWS 4                     /* memory that a queue may take, in windows */
 #define PAUSE_NS      (NSEC_PER_MSEC)       /* before a message is tried again */
 #define PAUSE_MAX     (500 * NSEC_PER_MSEC) /* the same, for a full backlog */
+#define REFUSED_MAX   (100 * NSEC_PER_MSEC) /* the same, for bytes that were refused */
 
 COUNTER(remote_connects, "socket.remote.connects", "connections to other processors");
 COUNTER(remote_accepts, "socket.remote.accepts", "connections from other processors");
 COUNTER(remote_full, "socket.remote.backlog_full", "connections that found a backlog full");
 COUNTER(remote_lost, "socket.remote.lost", "connections that were reset from elsewhere");
 COUNTER(remote_again, "socket.remote.again", "messages of bytes that had to be sent again");
+COUNTER(remote_orphans, "socket.remote.orphans", "closed connections whose peer took nothing more");
+
+static uint32_t orphan_ms = 60000;
+BOOT_PARAM_RANGE("sockets.orphan_ms", u32, orphan_ms, 10, 86400000,
+		 "how long a closed connection to another processor waits for room");
 
 static struct {
 	struct spinlock lock; /* RANK_SOCKET_TABLE */
@@ -102,6 +110,7 @@ static void reap(struct work *w)
 		if (!c)
 			return;
 		(void)timer_cancel(&c->timer);
+		(void)timer_cancel(&c->orphan_timer);
 		work_flush(&c->work);
 		remote_buf_free(c->cur);
 		remote_buf_free(c->next);
@@ -207,6 +216,7 @@ static struct remote_conn *make(struct socket *s, struct kmem_account *account, 
 	mutex_init(&c->send_lock, "remote senders", RANK_PIPE);
 	work_init(&c->work, work_fn);
 	timer_init(&c->timer, on_timer, c);
+	timer_init(&c->orphan_timer, on_timer, c);
 	list_init(&c->reap_link);
 	c->peer = peer;
 	c->incarn = incarn;
@@ -334,6 +344,36 @@ void remote_end(struct remote_conn *c)
 	remote_kick(c);
 }
 
+/* A closed connection waits for its peer from now on, or waits on, as something was taken. */
+static void orphan_wait(struct remote_conn *c)
+{
+	const uint64_t until = time_now_ns() + orphan_ms * NSEC_PER_MSEC;
+
+	spin_lock(&c->lock);
+	c->orphan_ns = until;
+	spin_unlock(&c->lock);
+	timer_set(&c->orphan_timer, until);
+}
+
+/* The worker's: has the peer of a closed connection taken nothing for too long? */
+static void end_orphan(struct remote_conn *c)
+{
+	bool over;
+
+	spin_lock(&c->lock);
+	over = !c->s && c->state == REMOTE_OPEN && c->orphan_ns && time_now_ns() >= c->orphan_ns;
+	if (over) {
+		c->state = REMOTE_GONE;
+		c->reset_due = true;
+		remote_drop_bufs_locked(c);
+	}
+	spin_unlock(&c->lock);
+	if (!over)
+		return;
+	counter_inc(&remote_orphans);
+	leave(c);
+}
+
 void remote_close(struct remote_conn *c, bool abort)
 {
 	struct socket *s;
@@ -356,6 +396,8 @@ void remote_close(struct remote_conn *c, bool abort)
 		leave(c);
 		wake_worker(c);
 	} else {
+		if (!gone)
+			orphan_wait(c);
 		remote_kick(c);
 		end_if_done(c);
 	}
@@ -443,18 +485,25 @@ static bool is_passing(int err)
 
 void remote_sent(struct remote_conn *c, int status, uint64_t limit)
 {
-	bool lost = false;
+	bool lost = false, orphan;
+	uint64_t pause = 0;
 
 	spin_lock(&c->lock);
 	ASSERT(c->busy);
 	c->busy = false;
+	orphan = !status && c->in_flight && !c->s && c->state == REMOTE_OPEN;
 	if (!status) {
+		c->refused_ns = 0;
 		if (c->cur)
 			c->cur->sent += c->in_flight;
 		c->tx_pos += c->in_flight;
 		c->tx_limit = MAX(c->tx_limit, limit);
 		c->fin_sent = c->fin_sent || c->fin_in_flight;
-	} else if (!is_passing(status)) {
+	} else if (is_passing(status)) {
+		/* A peer without room says when there is some; one without memory does not. */
+		pause = c->refused_ns ? MIN(2 * c->refused_ns, REFUSED_MAX) : PAUSE_NS;
+		c->refused_ns = pause;
+	} else {
 		/* An end that nobody waits for is no loss. */
 		lost = c->in_flight || status != -ECONNRESET;
 		c->fin_sent = c->fin_sent || c->fin_in_flight;
@@ -468,12 +517,14 @@ void remote_sent(struct remote_conn *c, int status, uint64_t limit)
 	spin_unlock(&c->lock);
 	if (lost) {
 		lose(c, ECONNRESET);
-	} else if (status) {
+	} else if (pause) {
 		counter_inc(&remote_again);
-		later(c, PAUSE_NS);
+		later(c, pause);
 	} else {
 		remote_kick(c);
 	}
+	if (orphan)
+		orphan_wait(c);
 	end_if_done(c);
 }
 
@@ -512,10 +563,19 @@ static void ask(struct remote_conn *c)
 		remote_connected(c, err == -ENOMEM ? -EAGAIN : err, 0, 0);
 }
 
+/* Does the node still live that the connection was made for? Incarnations do not come back. */
+static bool peer_is_the_same(const struct remote_conn *c)
+{
+	struct node_info info;
+
+	return rpc_peer_info(c->peer, &info) && info.incarn == c->incarn;
+}
+
 /* Of an end that was closed meanwhile, the peer's is reset. */
 void remote_connected(struct remote_conn *c, int status, uint64_t peer_id, uint64_t limit)
 {
 	const uint64_t now = time_now_ns();
+	const bool stale = !status && !peer_is_the_same(c);
 	uint64_t pause = 0;
 	int err = 0;
 
@@ -524,6 +584,10 @@ void remote_connected(struct remote_conn *c, int status, uint64_t peer_id, uint6
 		c->peer_id = peer_id;
 	if (c->state == REMOTE_GONE) {
 		c->reset_due = !status;
+	} else if (stale) {
+		/* Another incarnation has made an end: nothing from it would be found here. */
+		c->reset_due = true;
+		err = ECONNREFUSED;
 	} else if (!status) {
 		ASSERT(c->state == REMOTE_ASKING);
 		c->state = REMOTE_OPEN;
@@ -595,6 +659,7 @@ static void work_fn(struct work *w)
 	uint64_t limit;
 
 	finish_failed(c);
+	end_orphan(c);
 	spin_lock(&c->lock);
 	do_ask = c->ask_due && c->state == REMOTE_ASKING;
 	do_window = c->window_due && c->state == REMOTE_OPEN;

@@ -196,6 +196,9 @@ static int accept_one(const struct rpc_request *req, struct pp_connect_rep *rep)
 		err = pp_connect_req_decode(&w, len, &in);
 	if (!err)
 		err = cluster_vnode_check(in.vnode, r.node, false);
+	/* Sockets of this processor are all of one vNode; a sender in two may mean the other. */
+	if (!err && in.vnode != PROTO_VNODE_ROOT)
+		err = -EACCES;
 	if (err)
 		return err;
 	r.conn = in.conn;

@@ -67,6 +67,7 @@ struct remote_conn {
 	struct mutex send_lock;    /* RANK_PIPE: one call at a time appends */
 	struct work work;
 	struct timer timer;
+	struct timer orphan_timer;
 
 	struct spinlock lock;                     /* RANK_SOCKET_TABLE */
 	struct socket *s;                         /* lock: counted; NULL: closed */
@@ -84,6 +85,8 @@ struct remote_conn {
 	bool ask_due, window_due, reset_due; /* lock: for the worker */
 	int failed;                     /* lock: connect() failed so: positive, for the worker */
 	uint64_t deadline_ns, pause_ns; /* lock: of connect() */
+	uint64_t refused_ns;            /* lock: how long bytes wait that were refused; 0: were not */
+	uint64_t orphan_ns;             /* lock: closed, and reset then; 0: it is open */
 
 	uint8_t connect_reply[16], data_reply[8]; /* the calls under way */
 };
