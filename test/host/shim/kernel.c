@@ -420,6 +420,8 @@ void random_bytes(void *buf, size_t len)
 
 extern const struct counter *const counters_start[];
 extern const struct counter *const counters_end[];
+extern const struct gauge *const gauges_start[];
+extern const struct gauge *const gauges_end[];
 
 uint64_t counter_read(const struct counter *c)
 {
@@ -431,6 +433,12 @@ bool counter_find(const char *name, uint64_t *value)
 	for (const struct counter *const *c = counters_start; c < counters_end; c++) {
 		if (strcmp((*c)->name, name) == 0) {
 			*value = counter_read(*c);
+			return true;
+		}
+	}
+	for (const struct gauge *const *g = gauges_start; g < gauges_end; g++) {
+		if (strcmp((*g)->name, name) == 0) {
+			*value = (*g)->read();
 			return true;
 		}
 	}
