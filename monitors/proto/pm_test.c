@@ -284,6 +284,41 @@ FIXED_SAMPLE(pp_data_req, { .conn = 9, .position = 5, .limit = 7, .len = 6, .fla
 FIXED_SAMPLE(pp_data_rep, { .limit = 1ull << 40 })
 FIXED_SAMPLE(pp_window, { .conn = 9, .limit = 8 })
 FIXED_SAMPLE(pp_reset, { .conn = 9 })
+FIXED_SAMPLE(pp_opened, { .conn = 9, .status = -ECONNREFUSED, .addr = { [15] = 4 } })
+FIXED_SAMPLE(pp_port, { .id = 9,
+			.vnode = 1,
+			.kind = PP_UDP,
+			.port = 53,
+			.addr = { [15] = 1 },
+			.backlog = 7,
+			.flags = PP_V6ONLY })
+FIXED_SAMPLE(pp_unport, { .id = 9 })
+FIXED_SAMPLE(pp_datagram_req, { .port_id = 9,
+				.vnode = 1,
+				.len = PP_DATAGRAM_MAX,
+				.from_port = 53,
+				.to_port = 54,
+				.scope = 2,
+				.from_addr = { 1 },
+				.to_addr = { [15] = 2 } })
+
+static ssize_t sample_pp_gateway_req(void)
+{
+	static struct pp_gateway_req req = { .vnode = 1, .nr_interfaces = 2 };
+
+	for (uint32_t i = 0; i < 2; i++)
+		req.interfaces[i] = (struct pp_interface){ .name = "eth0",
+							   .index = 2 + i,
+							   .mtu = 1500,
+							   .up = true,
+							   .prefix4 = 24,
+							   .nr_addr6 = PP_ADDRS6,
+							   .addr4 = { 10, 0, 2, 15 },
+							   .gateway4 = { 10, 0, 2, 2 },
+							   .mac = { 2, 0, 0, 0, 0, 1 },
+							   .addr6 = { [3] = { 0xfe, 0x80 } } };
+	return pp_gateway_req_encode(&req, buf, RECODE_MAX);
+}
 
 static ssize_t sample_pg_report_req(void)
 {
@@ -364,29 +399,80 @@ static ssize_t sample_pm_fill_vma_rep(void)
 
 /* In the order of recoders[]. */
 static ssize_t (*const samples[])(void) = {
-	sample_pm_exec_req,         sample_pm_exec_rep,        sample_pm_mmap_req,
-	sample_pm_range_req,        sample_pm_mremap_req,      sample_pm_brk_req,
-	sample_pm_range_rep,        sample_pm_vregions_req,    sample_pm_fetch_req,
-	sample_pm_fetch_rep,        sample_pm_fetch_ahead_req, sample_pm_fetch_ahead_rep,
-	sample_pm_fill_vma_req,     sample_pm_writeback_req,   sample_pm_writeback_rep,
-	sample_pm_credit_req,       sample_pm_file_fetch_req,  sample_pm_file_fetch_rep,
-	sample_mm_map_req,          sample_mm_range_rep,       sample_mm_range_req,
-	sample_mm_move_req,         sample_mm_pages_req,       sample_mm_vregion_move_req,
-	sample_mm_vregion_take_req, sample_mm_file_read_req,   sample_ms_read_req,
-	sample_ms_read_rep,         sample_pm_redirect,        sample_pm_destroy_req,
-	sample_pm_fill_vma_rep,     sample_pm_credit_rep,      sample_proto_attr,
-	sample_pm_fork_req,         sample_pm_discard_req,     sample_pm_collapse_req,
-	sample_pm_space_req,        sample_mm_fork_req,        sample_pm_meminfo_rep,
-	sample_mm_load_req,         sample_pm_commit,          sample_mp_oom_req,
-	sample_mp_oom_rep,          sample_mm_relieve_req,     sample_mm_expect_req,
-	sample_pm_lease_req,        sample_pm_file_open_req,   sample_pm_file_state,
-	sample_pm_file_write_req,   sample_pm_file_change_req, sample_ms_claim_req,
-	sample_ms_file_state,       sample_ms_write_req,       sample_ms_change_req,
-	sample_ms_release_req,      sample_ms_declare_req,     sample_pg_name,
-	sample_pg_release_req,      sample_pg_find_req,        sample_pg_find_rep,
-	sample_pg_lease_req,        sample_pg_lease_rep,       sample_pg_report_req,
-	sample_pp_connect_req,      sample_pp_connect_rep,     sample_pp_data_req,
-	sample_pp_data_rep,         sample_pp_window,          sample_pp_reset,
+	sample_pm_exec_req,
+	sample_pm_exec_rep,
+	sample_pm_mmap_req,
+	sample_pm_range_req,
+	sample_pm_mremap_req,
+	sample_pm_brk_req,
+	sample_pm_range_rep,
+	sample_pm_vregions_req,
+	sample_pm_fetch_req,
+	sample_pm_fetch_rep,
+	sample_pm_fetch_ahead_req,
+	sample_pm_fetch_ahead_rep,
+	sample_pm_fill_vma_req,
+	sample_pm_writeback_req,
+	sample_pm_writeback_rep,
+	sample_pm_credit_req,
+	sample_pm_file_fetch_req,
+	sample_pm_file_fetch_rep,
+	sample_mm_map_req,
+	sample_mm_range_rep,
+	sample_mm_range_req,
+	sample_mm_move_req,
+	sample_mm_pages_req,
+	sample_mm_vregion_move_req,
+	sample_mm_vregion_take_req,
+	sample_mm_file_read_req,
+	sample_ms_read_req,
+	sample_ms_read_rep,
+	sample_pm_redirect,
+	sample_pm_destroy_req,
+	sample_pm_fill_vma_rep,
+	sample_pm_credit_rep,
+	sample_proto_attr,
+	sample_pm_fork_req,
+	sample_pm_discard_req,
+	sample_pm_collapse_req,
+	sample_pm_space_req,
+	sample_mm_fork_req,
+	sample_pm_meminfo_rep,
+	sample_mm_load_req,
+	sample_pm_commit,
+	sample_mp_oom_req,
+	sample_mp_oom_rep,
+	sample_mm_relieve_req,
+	sample_mm_expect_req,
+	sample_pm_lease_req,
+	sample_pm_file_open_req,
+	sample_pm_file_state,
+	sample_pm_file_write_req,
+	sample_pm_file_change_req,
+	sample_ms_claim_req,
+	sample_ms_file_state,
+	sample_ms_write_req,
+	sample_ms_change_req,
+	sample_ms_release_req,
+	sample_ms_declare_req,
+	sample_pg_name,
+	sample_pg_release_req,
+	sample_pg_find_req,
+	sample_pg_find_rep,
+	sample_pg_lease_req,
+	sample_pg_lease_rep,
+	sample_pg_report_req,
+	sample_pp_connect_req,
+	sample_pp_connect_rep,
+	sample_pp_data_req,
+	sample_pp_data_rep,
+	sample_pp_window,
+	sample_pp_reset,
+	sample_pp_opened,
+	sample_pp_port,
+	sample_pp_unport,
+	sample_pp_datagram_req,
+	sample_pp_gateway_req,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -435,22 +521,45 @@ static const struct rejection {
 	{ "pp_connect_req", 16, 4, 0 }, /* no vNode */
 	{ "pp_connect_req", 20, 2, 0 }, /* no port */
 	{ "pp_connect_req", 22, 2, 0 },
-	{ "pp_connect_req", 56, 8, 1 }, /* reserved */
+	{ "pp_connect_req", 56, 4, 2 }, /* flags */
 	{ "pp_connect_rep", 0, 8, 0 },
 	{ "pp_data_req", 0, 8, 0 },
 	{ "pp_data_req", 8, 8, UINT64_MAX - 5 }, /* positions overflow */
 	{ "pp_data_req", 24, 4, PP_BULK_MAX + 1 },
-	{ "pp_data_req", 28, 4, 2 }, /* flags */
+	{ "pp_data_req", 28, 4, 4 }, /* flags */
 	{ "pp_window", 0, 8, 0 },
 	{ "pp_reset", 0, 8, 0 },
-	{ "pg_name", 0, 8, 0 },         /* no id */
-	{ "pg_name", 8, 4, 0 },         /* no vNode */
-	{ "pg_name", 32, 2, 80 },       /* AF_UNIX has no ports */
-	{ "pg_name", 34, 1, PG_TCP },   /* and TCP has one */
-	{ "pg_name", 34, 1, 0 },        /* no such kind */
-	{ "pg_name", 34, 1, PG_KINDS }, /* nor this */
-	{ "pg_name", 35, 1, 16 },       /* flags */
-	{ "pg_name", 36, 4, 1 },        /* reserved */
+	{ "pp_opened", 0, 8, 0 },
+	{ "pp_opened", 8, 4, 1 },  /* no errno */
+	{ "pp_opened", 12, 4, 1 }, /* reserved */
+	{ "pp_port", 0, 8, 0 },
+	{ "pp_port", 8, 4, 0 },  /* no vNode */
+	{ "pp_port", 12, 2, 3 }, /* kind */
+	{ "pp_port", 14, 2, 0 }, /* port */
+	{ "pp_port", 36, 4, 2 }, /* flags */
+	{ "pp_unport", 0, 8, 0 },
+	{ "pp_datagram_req", 8, 4, 0 }, /* no vNode */
+	{ "pp_datagram_req", 12, 4, PP_DATAGRAM_MAX + 1 },
+	{ "pp_datagram_req", 16, 2, 0 }, /* no port */
+	{ "pp_datagram_req", 18, 2, 0 },
+	{ "pp_gateway_req", 0, 4, 0 },
+	{ "pp_gateway_req", 4, 4, 0 },            /* none */
+	{ "pp_gateway_req", 4, 4, 17 },           /* too many */
+	{ "pp_gateway_req", 8, 1, 0 },            /* no name */
+	{ "pp_gateway_req", 8 + 15, 1, 1 },       /* a name without end */
+	{ "pp_gateway_req", 8 + 16, 4, 0 },       /* no index */
+	{ "pp_gateway_req", 8 + 24, 2, 2 },       /* neither up nor down */
+	{ "pp_gateway_req", 8 + 26, 1, 33 },      /* prefix */
+	{ "pp_gateway_req", 8 + 108 + 27, 1, 5 }, /* of the second: too many addresses */
+	{ "pp_gateway_req", 8 + 42, 2, 1 },       /* reserved */
+	{ "pg_name", 0, 8, 0 },                   /* no id */
+	{ "pg_name", 8, 4, 0 },                   /* no vNode */
+	{ "pg_name", 32, 2, 80 },                 /* AF_UNIX has no ports */
+	{ "pg_name", 34, 1, PG_TCP },             /* and TCP has one */
+	{ "pg_name", 34, 1, 0 },                  /* no such kind */
+	{ "pg_name", 34, 1, PG_KINDS },           /* nor this */
+	{ "pg_name", 35, 1, 16 },                 /* flags */
+	{ "pg_name", 36, 4, 1 },                  /* reserved */
 	{ "pg_release_req", 0, 8, 0 },
 	{ "pg_release_req", 8, 4, 0 },
 	{ "pg_release_req", 12, 4, 1 },

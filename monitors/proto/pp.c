@@ -11,16 +11,13 @@
 
 #include "codec.h"
 
-#define PUT_zero64(w, v) ((w) = cpu_to_le64(0))
-#define GET_zero64(v, w) (le64_to_cpu(w) != 0)
-
 #define PP_CONNECT_REQ(F)                                                                 \
 	F(id64, conn), F(u64, limit), F(id32, vnode), F(u16, from_port), F(u16, to_port), \
-		F(bytes, from_addr), F(bytes, to_addr), F(zero64, reserved)
+		F(bytes, from_addr), F(bytes, to_addr), F(u32, flags), F(u32, scope)
 
 static bool connect_req_is_valid(const struct pp_connect_req *r)
 {
-	return r->from_port && r->to_port;
+	return r->from_port && r->to_port && !(r->flags & ~(uint32_t)PP_CONNECT_ALL);
 }
 
 CODEC_FIXED(pp_connect_req, PP_CONNECT_REQ, connect_req_is_valid)
@@ -58,3 +55,65 @@ CODEC_FIXED(pp_window, PP_WINDOW_FIELDS, codec_any)
 #define PP_RESET_FIELDS(F) F(id64, conn)
 
 CODEC_FIXED(pp_reset, PP_RESET_FIELDS, codec_any)
+
+#define PP_OPENED_FIELDS(F) F(id64, conn), F(status, status), F(zero32, reserved), F(bytes, addr)
+
+CODEC_FIXED(pp_opened, PP_OPENED_FIELDS, codec_any)
+
+/* --- PP_GATEWAY ----------------------------------------------------------------------------- */
+
+#define PP_INTERFACE(F)                                                              \
+	F(bytes, name), F(id32, index), F(u32, mtu), F(flag16, up), F(u8, prefix4),  \
+		F(u8, nr_addr6), F(bytes, addr4), F(bytes, gateway4), F(bytes, mac), \
+		F(zero16, reserved), F(bytes, addr6)
+
+static bool interface_is_valid(const struct pp_interface *i)
+{
+	return i->name[0] && !i->name[sizeof(i->name) - 1] && i->prefix4 <= 32 &&
+	       i->nr_addr6 <= PP_ADDRS6;
+}
+
+CODEC_FIELDS(pp_interface, PP_INTERFACE, interface_is_valid)
+CODEC_PART(static, pp_interface)
+CODEC_ELEMENTS(static, pp_interface)
+
+#define PP_GATEWAY_REQ(F) F(id32, vnode), F(id32, nr_interfaces)
+
+CODEC_LIST(pp_gateway_req, PP_GATEWAY_REQ, codec_any, pp_interface, interfaces, PP_INTERFACES_MAX,
+	   codec_any_item)
+
+/* --- ports and datagrams --------------------------------------------------------------------- */
+
+#define PP_PORT_FIELDS(F)                                                                         \
+	F(id64, id), F(id32, vnode), F(u16, kind), F(u16, port), F(bytes, addr), F(u32, backlog), \
+		F(u32, flags)
+
+static bool port_is_valid(const struct pp_port *r)
+{
+	return (r->kind == PP_TCP || r->kind == PP_UDP) && r->port &&
+	       !(r->flags & ~(uint32_t)PP_PORT_ALL);
+}
+
+CODEC_FIXED(pp_port, PP_PORT_FIELDS, port_is_valid)
+
+#define PP_UNPORT_FIELDS(F) F(id64, id)
+
+CODEC_FIXED(pp_unport, PP_UNPORT_FIELDS, codec_any)
+
+#define PP_DATAGRAM_REQ(F)                                                                \
+	F(u64, port_id), F(id32, vnode), F(u32, len), F(u16, from_port), F(u16, to_port), \
+		F(u32, scope), F(bytes, from_addr), F(bytes, to_addr)
+
+static bool datagram_req_is_valid(const struct pp_datagram_req *r)
+{
+	return r->len <= PP_DATAGRAM_MAX && r->from_port && r->to_port;
+}
+
+CODEC_FIXED(pp_datagram_req, PP_DATAGRAM_REQ, datagram_req_is_valid)
+
+int pp_datagram_check(const struct pp_datagram_req *r, size_t inline_len, size_t bulk_len)
+{
+	if (inline_len && bulk_len)
+		return -EMSGSIZE;
+	return r->len == inline_len + bulk_len ? 0 : -EMSGSIZE;
+}

@@ -51,6 +51,10 @@ RECODE_FIXED(pp_data_req)
 RECODE_FIXED(pp_data_rep)
 RECODE_FIXED(pp_window)
 RECODE_FIXED(pp_reset)
+RECODE_FIXED(pp_opened)
+RECODE_FIXED(pp_port)
+RECODE_FIXED(pp_unport)
+RECODE_FIXED(pp_datagram_req)
 RECODE_FIXED(pg_name)
 RECODE_FIXED(pg_release_req)
 RECODE_FIXED(pg_find_req)
@@ -58,6 +62,7 @@ RECODE_FIXED(pg_find_rep)
 RECODE_FIXED(pg_lease_req)
 RECODE_FIXED(pg_lease_rep)
 RECODE_VARIABLE(pg_report_req)
+RECODE_VARIABLE(pp_gateway_req)
 RECODE_FIXED(mm_expect_req)
 RECODE_FIXED(mm_relieve_req)
 RECODE_VARIABLE(pm_file_fetch_req)
@@ -166,4 +171,9 @@ static const struct {
 	{ "pp_data_rep", recode_pp_data_rep },
 	{ "pp_window", recode_pp_window },
 	{ "pp_reset", recode_pp_reset },
+	{ "pp_opened", recode_pp_opened },
+	{ "pp_port", recode_pp_port },
+	{ "pp_unport", recode_pp_unport },
+	{ "pp_datagram_req", recode_pp_datagram_req },
+	{ "pp_gateway_req", recode_pp_gateway_req },
 };

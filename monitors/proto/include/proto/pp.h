@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processor -> processor: PP_CONNECT, PP_WINDOW and PP_RESET (class control), PP_DATA (class demand
- * when its bytes lie in the body, else write-back).
+ * Processor -> processor: PP_DATA and PP_DATAGRAM (class demand when their bytes lie in the body,
+ * else write-back); all others (class control).
  *
  * Connections between sockets of one vNode on two processors. Each end has an id, which the other
  * end names. Positions in the stream of bytes are counted from the beginning of the connection.
+ *
+ * The gateway is the processor of the vNode that has a network card: the others connect through it,
+ * and tell it which of their ports the outside is to reach.
  *
  * See:	docs/protocol/pp.md, docs/design/sockets.md
  */
@@ -17,8 +20,18 @@ enum pp_opcode {
 	PP_DATA = 0x0801,    /* bytes, or the end of them */
 	PP_WINDOW = 0x0802,  /* there is room for more bytes */
 	PP_RESET = 0x0803,   /* the connection is gone */
+	PP_OPENED = 0x0804,  /* from the gateway: the outside has taken or refused a connection */
+	PP_GATEWAY = 0x0805, /* from the gateway: its network cards */
+	PP_PORT = 0x0806,    /* to the gateway: a port that the outside is to reach */
+	PP_UNPORT = 0x0807,  /* to the gateway: it is not any more */
+	PP_DATAGRAM = 0x0808,
 };
 static_assert(PP_CONNECT == PROTO_FIRST_OPCODE(PROTO_PP), "opcodes are ABI");
+
+enum pp_connect_flags {
+	PP_OUTSIDE = 1, /* to_addr is outside of the vNode: PP_OPENED tells what comes of it */
+	PP_CONNECT_ALL = 1,
+};
 
 struct pp_connect_req_wire {
 	le64_t conn;  /* id of the sender's end; not 0 */
@@ -28,12 +41,13 @@ struct pp_connect_req_wire {
 	le16_t to_port;
 	uint8_t from_addr[16]; /* IPv4 addresses are ::ffff:a.b.c.d */
 	uint8_t to_addr[16];
-	le64_t reserved;
+	le32_t flags; /* enum pp_connect_flags */
+	le32_t scope; /* of to_addr, if it is link-local: the gateway's interface */
 };
 static_assert(sizeof(struct pp_connect_req_wire) == 64, "PP_CONNECT is ABI");
 /*
  * Errors: -ECONNREFUSED: no socket listens there; -EAGAIN: its backlog is full; -ENOBUFS; -EACCES:
- * the vNode is not on the sender.
+ * the vNode is not on the sender. Outside: -ENETUNREACH and the like.
  */
 
 struct pp_connect_req {
@@ -42,6 +56,7 @@ struct pp_connect_req {
 	uint32_t vnode;
 	uint16_t from_port, to_port;
 	uint8_t from_addr[16], to_addr[16];
+	uint32_t flags, scope;
 };
 
 struct pp_connect_rep_wire {
@@ -56,8 +71,9 @@ struct pp_connect_rep {
 };
 
 enum pp_data_flags {
-	PP_FIN = 1, /* no more bytes come */
-	PP_DATA_ALL = 1,
+	PP_FIN = 1,    /* no more bytes come */
+	PP_CLOSED = 2, /* nor are any read: the program has closed the socket */
+	PP_DATA_ALL = 3,
 };
 
 /* The bytes follow in the body, or are bulk. */
@@ -115,6 +131,132 @@ struct pp_reset {
 	uint64_t conn;
 };
 
+struct pp_opened_wire {
+	le64_t conn;   /* the receiver's end */
+	le32_t status; /* 0, or why not: a negative errno */
+	le32_t reserved;
+	uint8_t addr[16]; /* the vNode's address that the connection has */
+};
+static_assert(sizeof(struct pp_opened_wire) == 32, "PP_OPENED is ABI");
+
+struct pp_opened {
+	uint64_t conn;
+	int status;
+	uint8_t addr[16];
+};
+
+#define PP_INTERFACES_MAX 16u
+#define PP_ADDRS6         4u
+
+struct pp_interface_wire {
+	uint8_t name[16]; /* ends with a 0 */
+	le32_t index;     /* not 0 */
+	le32_t mtu;
+	le16_t up;       /* 0 or 1 */
+	uint8_t prefix4; /* 0: it has no IPv4 address */
+	uint8_t nr_addr6;
+	uint8_t addr4[4], gateway4[4];
+	uint8_t mac[6];
+	le16_t reserved;
+	uint8_t addr6[PP_ADDRS6][16];
+};
+static_assert(sizeof(struct pp_interface_wire) == 108, "PP_GATEWAY is ABI");
+
+struct pp_interface {
+	uint8_t name[16];
+	uint32_t index, mtu;
+	bool up;
+	uint8_t prefix4, nr_addr6;
+	uint8_t addr4[4], gateway4[4], mac[6];
+	uint8_t addr6[PP_ADDRS6][16];
+};
+
+/* Header, then the interfaces: one at least. */
+struct pp_gateway_req_wire {
+	le32_t vnode;
+	le32_t nr_interfaces;
+};
+static_assert(sizeof(struct pp_gateway_req_wire) == 8, "PP_GATEWAY is ABI");
+/* Errors: -ENOBUFS, -EACCES. */
+
+struct pp_gateway_req {
+	uint32_t vnode;
+	uint32_t nr_interfaces;
+	struct pp_interface interfaces[PP_INTERFACES_MAX];
+};
+#define PP_GATEWAY_MAX \
+	(sizeof(struct pp_gateway_req_wire) + PP_INTERFACES_MAX * sizeof(struct pp_interface_wire))
+
+enum pp_port_kind {
+	PP_TCP = 1,
+	PP_UDP = 2,
+};
+
+enum pp_port_flags {
+	PP_V6ONLY = 1,
+	PP_PORT_ALL = 1,
+};
+
+struct pp_port_wire {
+	le64_t id; /* the sender's own for the port; not 0 */
+	le32_t vnode;
+	le16_t kind; /* enum pp_port_kind */
+	le16_t port; /* not 0 */
+	uint8_t addr[16];
+	le32_t backlog;
+	le32_t flags; /* enum pp_port_flags */
+};
+static_assert(sizeof(struct pp_port_wire) == 40, "PP_PORT is ABI");
+/*
+ * Errors: -ENETUNREACH: the receiver has no network card; -EADDRINUSE; -ENOBUFS: no memory, or the
+ * sender has as many ports there as it may; -EACCES; -EPROTO: the id has another port.
+ */
+
+struct pp_port {
+	uint64_t id;
+	uint32_t vnode;
+	uint16_t kind, port;
+	uint8_t addr[16];
+	uint32_t backlog, flags;
+};
+
+struct pp_unport_wire {
+	le64_t id;
+};
+static_assert(sizeof(struct pp_unport_wire) == 8, "PP_UNPORT is ABI");
+
+struct pp_unport {
+	uint64_t id;
+};
+
+/* The bytes follow in the body, or are bulk. */
+struct pp_datagram_req_wire {
+	le64_t port_id; /* to the gateway: of the port that it leaves by; 0: to a socket there */
+	le32_t vnode;
+	le32_t len;
+	le16_t from_port;
+	le16_t to_port;
+	le32_t scope; /* of to_addr, if it is link-local */
+	uint8_t from_addr[16];
+	uint8_t to_addr[16];
+};
+static_assert(sizeof(struct pp_datagram_req_wire) == 56, "PP_DATAGRAM is ABI");
+/*
+ * Errors: -ECONNREFUSED: no socket has the port; -ESTALE: the gateway does not know the port's id;
+ * -ENOBUFS: it was lost for want of memory; those of a card.
+ */
+#define PP_DATAGRAM_INLINE 1992u  /* bytes in the body of a message of the demand class */
+#define PP_DATAGRAM_MAX    65527u /* in the bulk of one of the write-back class */
+
+struct pp_datagram_req {
+	uint64_t port_id;
+	uint32_t vnode;
+	uint32_t len;
+	uint16_t from_port, to_port;
+	uint32_t scope;
+	uint8_t from_addr[16], to_addr[16];
+};
+
 void pp_connect_req_encode(const struct pp_connect_req *m, struct pp_connect_req_wire *w);
 int pp_connect_req_decode(const void *buf, size_t len, struct pp_connect_req *out) __must_check;
 void pp_connect_rep_encode(const struct pp_connect_rep *m, struct pp_connect_rep_wire *w);
@@ -130,3 +272,17 @@ void pp_window_encode(const struct pp_window *m, struct pp_window_wire *w);
 int pp_window_decode(const void *buf, size_t len, struct pp_window *out) __must_check;
 void pp_reset_encode(const struct pp_reset *m, struct pp_reset_wire *w);
 int pp_reset_decode(const void *buf, size_t len, struct pp_reset *out) __must_check;
+void pp_opened_encode(const struct pp_opened *m, struct pp_opened_wire *w);
+int pp_opened_decode(const void *buf, size_t len, struct pp_opened *out) __must_check;
+ssize_t pp_gateway_req_encode(const struct pp_gateway_req *m, void *buf, size_t cap) __must_check;
+int pp_gateway_req_decode(const void *buf, size_t len, struct pp_gateway_req *out) __must_check;
+void pp_port_encode(const struct pp_port *m, struct pp_port_wire *w);
+int pp_port_decode(const void *buf, size_t len, struct pp_port *out) __must_check;
+void pp_unport_encode(const struct pp_unport *m, struct pp_unport_wire *w);
+int pp_unport_decode(const void *buf, size_t len, struct pp_unport *out) __must_check;
+/* The header alone. */
+void pp_datagram_req_encode(const struct pp_datagram_req *m, struct pp_datagram_req_wire *w);
+int pp_datagram_req_decode(const void *buf, size_t len, struct pp_datagram_req *out) __must_check;
+/* As pp_data_check(). */
+int pp_datagram_check(const struct pp_datagram_req *r, size_t inline_len, size_t bulk_len)
+	__must_check;
