@@ -98,6 +98,9 @@ int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
  */
 struct socket *outside_make(struct socket *l, struct tcpip_conn *c, const struct inet_name *local,
 			    const struct inet_name *remote);
+/* The same for a listener of another processor: no program has @s. ERR_PTR(-ENOMEM). */
+struct socket *outside_make_internal(struct tcpip_conn *c, const struct inet_name *local,
+				     const struct inet_name *remote);
 /* A listener's backlog did not take it: @s goes, and its connection stays the stack's. */
 void outside_unmake(struct socket *s);
 /* A program got @s, which may be any TCP socket, by accept(). */
@@ -111,10 +114,37 @@ void outside_accepted(struct socket *s);
  */
 int outside_open(struct socket *s, unsigned int backlog) __must_check;
 void outside_close(struct socket *s);
+/*
+ * At the gateway: processor @node, incarnation @incarn, has such a port, which it calls @id.
+ * -ENETUNREACH: there is no card; -EADDRNOTAVAIL, -EADDRINUSE, -ENOBUFS, -EPROTO.
+ */
+struct tcpip_name;
+int outside_far_open(uint32_t node, uint32_t incarn, uint64_t id, uint32_t type,
+		     const struct tcpip_name *name, unsigned int backlog) __must_check;
+/* An unknown id is allowed. */
+void outside_far_close(uint32_t node, uint32_t incarn, uint64_t id);
+/* It sends a datagram by the port. -ESTALE: the id is unknown; the stack's errnos. */
+int outside_far_send(uint32_t node, uint32_t incarn, uint64_t id, const struct inet_name *to,
+		     const void *data, size_t len) __must_check;
+/* That incarnation has left. Does not wait for a node. */
+void outside_far_gone(uint32_t node, uint32_t incarn);
+/* There is another gateway, perhaps: it is told of this processor's ports, soon. */
+void outside_tell_gateway(void);
+int outside_port_init(void) __must_check;
 /* Send a datagram. -ENETUNREACH, -EINVAL: not from this address; -ENOBUFS, -EFAULT. */
 ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m, const struct inet_name *to);
 /* The names of @s, which sends to @to from now on, and its port. -ENETUNREACH, -EINVAL. */
 int outside_connect_datagrams(struct socket *s, const struct inet_name *to) __must_check;
+/* --- remote_udp.c --------------------------------------------------------------------- */
+
+/*
+ * Send @m from @from to @to, a port that no socket of this processor has. -ECONNREFUSED: nor has
+ * another's; -EFAULT, -ENOBUFS, -EAGAIN, -ETIMEDOUT, -EINTR.
+ */
+ssize_t remote_send_datagram(struct socket *s, const struct inet_name *from,
+			     const struct inet_name *to, struct socket_msg *m) __must_check;
+int remote_udp_init(void) __must_check;
+
 /* --- udp.c --------------------------------------------------------------------------- */
 
 /* Copy what came from outside into the queue of @to, or lose it. */

@@ -411,6 +411,20 @@ static const struct socket_ops outside_ops = {
 
 /* --- connections that came from outside */
 
+static void attach(struct socket *s, struct tcpip_conn *c, const struct inet_name *local,
+		   const struct inet_name *remote)
+{
+	struct inet_socket *u = inet_of(s);
+
+	u->local = *local;
+	u->remote = *remote;
+	u->bound_addr = true;
+	u->told = true;
+	u->outside = c;
+	s->state = SOCKET_CONNECTED;
+	tcpip_set_user(c, &conn_user, s);
+}
+
 struct socket *outside_make(struct socket *l, struct tcpip_conn *c, const struct inet_name *local,
 			    const struct inet_name *remote)
 {
@@ -426,14 +440,19 @@ struct socket *outside_make(struct socket *l, struct tcpip_conn *c, const struct
 	s->linger_s = READ_ONCE(l->linger_s);
 	memcpy(u->options, inet_of(l)->options, sizeof(u->options));
 	u->v6only = READ_ONCE(inet_of(l)->v6only);
-	u->local = *local;
-	u->remote = *remote;
-	u->bound_addr = true;
-	u->told = true;
-	u->outside = c;
-	s->state = SOCKET_CONNECTED;
+	attach(s, c, local, remote);
 	inet_enter(s);
-	tcpip_set_user(c, &conn_user, s);
+	return s;
+}
+
+struct socket *outside_make_internal(struct tcpip_conn *c, const struct inet_name *local,
+				     const struct inet_name *remote)
+{
+	struct socket *s = socket_create_internal(
+		&outside_ops, inet_is_v4(local->addr) ? AF_INET : AF_INET6, SOCK_STREAM, SOL_TCP);
+
+	if (!IS_ERR(s))
+		attach(s, c, local, remote);
 	return s;
 }
 

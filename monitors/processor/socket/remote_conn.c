@@ -23,24 +23,15 @@
 #include <mm/slab.h>
 #include <net/node.h>
 #include <processor/account/account.h>
-#include <processor/client/names.h>
-#include <processor/process/process.h>
 
 #include "queue.h"
 #include "remote_private.h"
 
 #define BUCKETS       1024u
 #define WINDOW_MIN    65536u
-#define CONNECT_NS    (127 * NSEC_PER_SEC)  /* as six repetitions of a SYN take */
-#define FIND_NS       (5 * NSEC_PER_SEC)    /* for the managers to answer */
 #define QUEUE_WINDOWS 4                     /* memory that a queue may take, in windows */
-#define PAUSE_NS      (NSEC_PER_MSEC)       /* before a message is tried again */
-#define PAUSE_MAX     (500 * NSEC_PER_MSEC) /* the same, for a full backlog */
 #define REFUSED_MAX   (100 * NSEC_PER_MSEC) /* the same, for bytes that were refused */
 
-COUNTER(remote_connects, "socket.remote.connects", "connections to other processors");
-COUNTER(remote_accepts, "socket.remote.accepts", "connections from other processors");
-COUNTER(remote_full, "socket.remote.backlog_full", "connections that found a backlog full");
 COUNTER(remote_lost, "socket.remote.lost", "connections that were reset from elsewhere");
 COUNTER(remote_again, "socket.remote.again", "messages of bytes that had to be sent again");
 COUNTER(remote_orphans, "socket.remote.orphans", "closed connections whose peer took nothing more");
@@ -118,7 +109,7 @@ static void reap(struct work *w)
 	}
 }
 
-static void wake_worker(struct remote_conn *c)
+void remote_wake_worker(struct remote_conn *c)
 {
 	remote_get(c);
 	if (!work_queue(table.wq, &c->work))
@@ -135,7 +126,7 @@ static void on_timer(void *arg)
 		remote_put(c);
 }
 
-static void later(struct remote_conn *c, uint64_t ns)
+void remote_later(struct remote_conn *c, uint64_t ns)
 {
 	timer_set(&c->timer, time_now_ns() + ns);
 }
@@ -155,7 +146,7 @@ static struct remote_conn *find_locked(uint64_t id) __must_hold(&table.lock)
 }
 
 /* The connection that the peer means, referenced; NULL: none of that processor has the id. */
-static struct remote_conn *find(uint64_t id, uint32_t peer, uint32_t incarn)
+struct remote_conn *remote_find(uint64_t id, uint32_t peer, uint32_t incarn)
 {
 	struct remote_conn *c;
 
@@ -181,7 +172,7 @@ static void enter(struct remote_conn *c)
 }
 
 /* It is gone: no message finds it any more. */
-static void leave(struct remote_conn *c)
+void remote_leave(struct remote_conn *c)
 {
 	bool was_there;
 
@@ -204,7 +195,7 @@ static uint64_t window_of(const struct socket *s)
 }
 
 /* An end for @s, which gets it and is held by it. One reference is the table's. NULL: no memory. */
-static struct remote_conn *make(struct socket *s, struct kmem_account *account, uint32_t peer,
+struct remote_conn *remote_make(struct socket *s, struct kmem_account *account, uint32_t peer,
 				uint32_t incarn)
 {
 	struct remote_conn *c = kmem_alloc(account, sizeof(*c));
@@ -239,7 +230,7 @@ struct remote_conn *remote_of(struct socket *s)
 	return c;
 }
 
-static void set_remote(struct socket *s, struct remote_conn *c)
+void remote_set(struct socket *s, struct remote_conn *c)
 {
 	spin_lock(&s->lock);
 	inet_of(s)->remote_conn = c;
@@ -263,7 +254,7 @@ void remote_drop_bufs_locked(struct remote_conn *c)
 }
 
 /* The connection is gone; the program is told @err if it was about to connect. */
-static void lose(struct remote_conn *c, int err)
+void remote_lose(struct remote_conn *c, int err)
 {
 	bool was_asking, was_gone;
 
@@ -280,25 +271,25 @@ static void lose(struct remote_conn *c, int err)
 	if (was_gone)
 		return;
 	counter_inc(&remote_lost);
-	leave(c);
+	remote_leave(c);
 	if (was_asking)
-		wake_worker(c);
+		remote_wake_worker(c);
 }
 
-/* A closed connection whose last bytes the peer has. */
+/* A closed connection whose last bytes the peer has, and which it knows to be closed. */
 static void end_if_done(struct remote_conn *c)
 {
 	bool done;
 
 	spin_lock(&c->lock);
-	done = c->state == REMOTE_OPEN && !c->s && c->fin_sent;
+	done = c->state == REMOTE_OPEN && !c->s && c->fin_sent && c->closed_sent;
 	if (done) {
 		c->state = REMOTE_GONE;
 		remote_drop_bufs_locked(c);
 	}
 	spin_unlock(&c->lock);
 	if (done)
-		leave(c);
+		remote_leave(c);
 }
 
 /* connect() has failed, or failed and @c was closed: the socket is as before it. */
@@ -371,7 +362,7 @@ static void end_orphan(struct remote_conn *c)
 	if (!over)
 		return;
 	counter_inc(&remote_orphans);
-	leave(c);
+	remote_leave(c);
 }
 
 void remote_close(struct remote_conn *c, bool abort)
@@ -385,16 +376,16 @@ void remote_close(struct remote_conn *c, bool abort)
 	c->fin_wanted = true;
 	gone = c->state == REMOTE_GONE;
 	if (!gone && (abort || c->state == REMOTE_ASKING)) {
-		/* One that asks hears of its peer later, and resets it then. */
-		c->reset_due = c->state == REMOTE_OPEN;
+		/* One that asks may hear of its peer later, and resets it then. */
+		c->reset_due = c->state == REMOTE_OPEN || c->peer_id;
 		c->state = REMOTE_GONE;
 		remote_drop_bufs_locked(c);
 	}
 	abort = !gone && c->state == REMOTE_GONE;
 	spin_unlock(&c->lock);
 	if (abort) {
-		leave(c);
-		wake_worker(c);
+		remote_leave(c);
+		remote_wake_worker(c);
 	} else {
 		if (!gone)
 			orphan_wait(c);
@@ -419,8 +410,9 @@ static void advance_locked(struct remote_conn *c) __must_hold(&c->lock)
 }
 
 /* The next bytes to be sent; false: there are none. The message is under way from here on. */
-static bool take_locked(struct remote_conn *c, uint32_t *off, bool *fin) __must_hold(&c->lock)
+static bool take_locked(struct remote_conn *c, uint32_t *off, uint32_t *flags) __must_hold(&c->lock)
 {
+	bool fin, closed;
 	uint64_t n = 0;
 
 	assert_spin_held(&c->lock);
@@ -431,12 +423,15 @@ static bool take_locked(struct remote_conn *c, uint32_t *off, bool *fin) __must_
 		n = MIN((uint64_t)(c->cur->len - c->cur->sent), c->tx_limit - c->tx_pos);
 		*off = c->cur->sent;
 	}
-	*fin = c->fin_wanted && !c->fin_sent && !c->filling && !c->next &&
-	       (!c->cur || c->cur->sent + n == c->cur->len);
-	if (!n && !*fin)
+	fin = c->fin_wanted && !c->fin_sent && !c->filling && !c->next &&
+	      (!c->cur || c->cur->sent + n == c->cur->len);
+	closed = !c->s && !c->closed_sent && (fin || c->fin_sent);
+	if (!n && !fin && !closed)
 		return false;
+	*flags = (fin ? REMOTE_FIN : 0) | (closed ? REMOTE_CLOSED : 0);
 	c->in_flight = (uint32_t)n;
-	c->fin_in_flight = *fin;
+	c->fin_in_flight = fin;
+	c->closed_in_flight = closed;
 	c->busy = true;
 	return true;
 }
@@ -458,12 +453,12 @@ void remote_kick(struct remote_conn *c)
 {
 	struct remote_buf *b = NULL;
 	uint64_t position = 0, limit = 0;
-	uint32_t off = 0, len = 0;
-	bool fin, go;
+	uint32_t off = 0, len = 0, flags = 0;
+	bool go;
 	int err;
 
 	spin_lock(&c->lock);
-	go = take_locked(c, &off, &fin);
+	go = take_locked(c, &off, &flags);
 	if (go) {
 		b = c->cur;
 		len = c->in_flight;
@@ -473,12 +468,12 @@ void remote_kick(struct remote_conn *c)
 	spin_unlock(&c->lock);
 	if (!go)
 		return;
-	err = remote_net_data(c, b, off, len, position, limit, fin);
+	err = remote_net_data(c, b, off, len, position, limit, flags);
 	if (err)
 		remote_sent(c, err, 0);
 }
 
-static bool is_passing(int err)
+bool remote_is_passing(int err)
 {
 	return err == -EAGAIN || err == -ENOBUFS || err == -ENOMEM;
 }
@@ -499,14 +494,16 @@ void remote_sent(struct remote_conn *c, int status, uint64_t limit)
 		c->tx_pos += c->in_flight;
 		c->tx_limit = MAX(c->tx_limit, limit);
 		c->fin_sent = c->fin_sent || c->fin_in_flight;
-	} else if (is_passing(status)) {
+		c->closed_sent = c->closed_sent || c->closed_in_flight;
+	} else if (remote_is_passing(status)) {
 		/* A peer without room says when there is some; one without memory does not. */
-		pause = c->refused_ns ? MIN(2 * c->refused_ns, REFUSED_MAX) : PAUSE_NS;
+		pause = c->refused_ns ? MIN(2 * c->refused_ns, REFUSED_MAX) : REMOTE_PAUSE_NS;
 		c->refused_ns = pause;
 	} else {
 		/* An end that nobody waits for is no loss. */
 		lost = c->in_flight || status != -ECONNRESET;
 		c->fin_sent = c->fin_sent || c->fin_in_flight;
+		c->closed_sent = c->closed_sent || c->closed_in_flight;
 	}
 	if (c->state == REMOTE_GONE)
 		remote_drop_bufs_locked(c);
@@ -516,10 +513,10 @@ void remote_sent(struct remote_conn *c, int status, uint64_t limit)
 		socket_wake(&c->s->wr_wait);
 	spin_unlock(&c->lock);
 	if (lost) {
-		lose(c, ECONNRESET);
+		remote_lose(c, ECONNRESET);
 	} else if (pause) {
 		counter_inc(&remote_again);
-		later(c, pause);
+		remote_later(c, pause);
 	} else {
 		remote_kick(c);
 	}
@@ -544,110 +541,8 @@ void remote_consumed(struct remote_conn *c, struct socket *s)
 		spin_lock(&c->lock);
 		c->window_due = true;
 		spin_unlock(&c->lock);
-		later(c, PAUSE_NS);
+		remote_later(c, REMOTE_PAUSE_NS);
 	}
-}
-
-/* --- connecting ------------------------------------------------------------------------- */
-
-static void ask(struct remote_conn *c)
-{
-	uint64_t limit;
-	int err;
-
-	spin_lock(&c->lock);
-	limit = c->rx_limit;
-	spin_unlock(&c->lock);
-	err = remote_net_connect(c, limit);
-	if (err)
-		remote_connected(c, err == -ENOMEM ? -EAGAIN : err, 0, 0);
-}
-
-/* Does the node still live that the connection was made for? Incarnations do not come back. */
-static bool peer_is_the_same(const struct remote_conn *c)
-{
-	struct node_info info;
-
-	return rpc_peer_info(c->peer, &info) && info.incarn == c->incarn;
-}
-
-/* Of an end that was closed meanwhile, the peer's is reset. */
-void remote_connected(struct remote_conn *c, int status, uint64_t peer_id, uint64_t limit)
-{
-	const uint64_t now = time_now_ns();
-	const bool stale = !status && !peer_is_the_same(c);
-	uint64_t pause = 0;
-	int err = 0;
-
-	spin_lock(&c->lock);
-	if (!status)
-		c->peer_id = peer_id;
-	if (c->state == REMOTE_GONE) {
-		c->reset_due = !status;
-	} else if (stale) {
-		/* Another incarnation has made an end: nothing from it would be found here. */
-		c->reset_due = true;
-		err = ECONNREFUSED;
-	} else if (!status) {
-		ASSERT(c->state == REMOTE_ASKING);
-		c->state = REMOTE_OPEN;
-		c->tx_limit = MAX(c->tx_limit, limit);
-		tcp_connected(c->s);
-	} else if (is_passing(status) && now < c->deadline_ns) {
-		pause = c->pause_ns;
-		c->pause_ns = MIN(2 * pause, PAUSE_MAX);
-		c->ask_due = true;
-	} else {
-		err = is_passing(status) ? ETIMEDOUT : ECONNREFUSED;
-	}
-	spin_unlock(&c->lock);
-	if (err)
-		lose(c, err);
-	else if (pause)
-		later(c, pause);
-	else
-		wake_worker(c);
-}
-
-int remote_connect(struct socket *s, const struct inet_name *to, bool nonblock, bool *taken)
-{
-	struct vnode_name name = { .port = to->port, .kind = NAME_TCP };
-	struct remote_conn *c;
-	struct node_info info;
-	uint32_t node;
-	int err;
-
-	*taken = false;
-	if (!names_are_shared())
-		return -ECONNREFUSED;
-	memcpy(name.addr, to->addr, sizeof(name.addr));
-	err = names_find(&name, time_now_ns() + FIND_NS, &node);
-	if (err)
-		return err;
-	if (!rpc_peer_info(node, &info))
-		return -ECONNREFUSED;
-	inet_connect_names(s, to);
-	c = make(s, kmem_current(), node, info.incarn);
-	if (!c)
-		return -ENOBUFS;
-	c->from = inet_of(s)->local;
-	c->to = *to;
-	c->pause_ns = PAUSE_NS;
-	c->deadline_ns = time_now_ns() + CONNECT_NS;
-	*taken = true;
-	set_remote(s, c);
-	__atomic_store_n(&s->ops, &remote_ops, __ATOMIC_RELEASE);
-	spin_lock(&s->lock);
-	__atomic_store_n(&s->state, SOCKET_CONNECTING, __ATOMIC_RELEASE);
-	spin_unlock(&s->lock);
-	counter_inc(&remote_connects);
-	ask(c);
-	if (nonblock)
-		return -EINPROGRESS;
-	err = tcp_wait_connected(s, false);
-	if (!err)
-		inet_of(s)->told = true;
-	return err;
 }
 
 /* --- the worker ------------------------------------------------------------------------- */
@@ -655,8 +550,10 @@ int remote_connect(struct socket *s, const struct inet_name *to, bool nonblock, 
 static void work_fn(struct work *w)
 {
 	struct remote_conn *c = container_of(w, struct remote_conn, work);
-	bool do_ask, do_window, do_reset;
+	bool do_ask, do_window, do_reset, do_opened;
+	uint8_t addr[16];
 	uint64_t limit;
+	int status;
 
 	finish_failed(c);
 	end_orphan(c);
@@ -664,26 +561,35 @@ static void work_fn(struct work *w)
 	do_ask = c->ask_due && c->state == REMOTE_ASKING;
 	do_window = c->window_due && c->state == REMOTE_OPEN;
 	do_reset = c->reset_due && c->peer_id;
+	do_opened = c->opened_due;
+	status = c->opened_status;
+	memcpy(addr, c->opened_addr, sizeof(addr));
 	limit = c->rx_limit;
-	c->ask_due = c->window_due = c->reset_due = false;
+	c->ask_due = c->window_due = c->reset_due = c->opened_due = false;
 	spin_unlock(&c->lock);
+	if (do_opened && remote_is_passing(remote_net_opened(c, status, addr))) {
+		spin_lock(&c->lock);
+		c->opened_due = true;
+		spin_unlock(&c->lock);
+		remote_later(c, REMOTE_PAUSE_NS);
+	}
 	if (do_ask)
-		ask(c);
+		remote_ask(c);
 	if (do_window && remote_net_window(c, limit)) {
 		spin_lock(&c->lock);
 		c->window_due = true;
 		spin_unlock(&c->lock);
-		later(c, PAUSE_NS);
+		remote_later(c, REMOTE_PAUSE_NS);
 	}
 	if (do_reset) {
 		const int err = remote_net_reset(c);
 
 		/* A processor that has left needs none. */
-		if (is_passing(err)) {
+		if (remote_is_passing(err)) {
 			spin_lock(&c->lock);
 			c->reset_due = true;
 			spin_unlock(&c->lock);
-			later(c, PAUSE_NS);
+			remote_later(c, REMOTE_PAUSE_NS);
 		}
 	}
 	remote_kick(c);
@@ -692,56 +598,6 @@ static void work_fn(struct work *w)
 
 /* --- what peers ask --------------------------------------------------------------------- */
 
-int remote_accept(const struct remote_request *r, uint64_t *id, uint64_t *limit)
-{
-	struct socket *l = inet_find(SOCK_STREAM, &r->to, NULL), *child;
-	struct remote_conn *c;
-	int err;
-
-	if (!l)
-		return -ECONNREFUSED;
-	child = socket_create_like(l, &remote_ops);
-	if (IS_ERR(child)) {
-		socket_put(l);
-		return -ENOBUFS;
-	}
-	tcp_inherit(child, l, &r->to, &r->from);
-	inet_enter(child);
-	c = make(child, kmem_account_of(l), r->node, r->incarn);
-	if (!c) {
-		socket_put(l);
-		socket_drop(child);
-		return -ENOBUFS;
-	}
-	c->from = r->from;
-	c->to = r->to;
-	spin_lock(&c->lock);
-	c->peer_id = r->conn;
-	c->tx_limit = r->limit;
-	c->state = REMOTE_OPEN;
-	*id = c->id;
-	*limit = c->rx_limit;
-	spin_unlock(&c->lock);
-	set_remote(child, c);
-	err = socket_backlog_add(l, child);
-	socket_put(l);
-	if (err) {
-		/* The peer knows no end here: nothing is to be told. */
-		spin_lock(&c->lock);
-		c->state = REMOTE_GONE;
-		spin_unlock(&c->lock);
-		leave(c);
-		socket_drop(child);
-		counter_inc(&remote_full);
-		return err;
-	}
-	counter_inc(&remote_accepts);
-	/* Membership looks at the table once: it may have done so before this one was there. */
-	if (rpc_peer_has_left(r->node, r->incarn))
-		remote_node_gone(r->node, r->incarn);
-	return 0;
-}
-
 /* May a message with these bytes come now? It is being received from here on. */
 static int begin_receive_locked(struct remote_conn *c, const struct remote_message *m)
 	__must_hold(&c->lock)
@@ -749,7 +605,12 @@ static int begin_receive_locked(struct remote_conn *c, const struct remote_messa
 	assert_spin_held(&c->lock);
 	if (c->state == REMOTE_GONE)
 		return -ECONNRESET;
-	if (c->rx_busy || c->rx_fin || m->position != c->rx_pos || m->len > c->rx_limit - c->rx_pos)
+	if (c->rx_busy || m->position != c->rx_pos || m->len > c->rx_limit - c->rx_pos)
+		return -EPROTO;
+	/* Behind the end there is but one thing to say. */
+	if (c->rx_fin && (m->len || m->fin || !m->closed || c->peer_closed))
+		return -EPROTO;
+	if (m->closed && !m->fin && !c->rx_fin)
 		return -EPROTO;
 	if (!c->s && m->len)
 		return -ECONNRESET;
@@ -788,6 +649,11 @@ static int push_locked(struct remote_conn *c, const struct remote_message *m, st
 		if (s)
 			tcp_fin(s);
 	}
+	if (m->closed) {
+		c->peer_closed = true;
+		if (s)
+			socket_wake(&s->rd_wait);
+	}
 	return 0;
 }
 
@@ -821,14 +687,14 @@ static int receive(struct remote_conn *c, const struct remote_message *m, uint64
 
 int remote_receive(const struct remote_message *m, uint64_t *limit)
 {
-	struct remote_conn *c = find(m->conn, m->node, m->incarn);
+	struct remote_conn *c = remote_find(m->conn, m->node, m->incarn);
 	int err;
 
 	if (!c)
 		return -ECONNRESET;
 	err = receive(c, m, limit);
 	if (err == -EPROTO)
-		lose(c, ECONNRESET);
+		remote_lose(c, ECONNRESET);
 	else
 		remote_kick(c); /* the message may have brought room for what waits */
 	remote_put(c);
@@ -837,7 +703,7 @@ int remote_receive(const struct remote_message *m, uint64_t *limit)
 
 int remote_window(const struct remote_message *m)
 {
-	struct remote_conn *c = find(m->conn, m->node, m->incarn);
+	struct remote_conn *c = remote_find(m->conn, m->node, m->incarn);
 
 	if (!c)
 		return -ECONNRESET;
@@ -851,11 +717,11 @@ int remote_window(const struct remote_message *m)
 
 int remote_reset(const struct remote_message *m)
 {
-	struct remote_conn *c = find(m->conn, m->node, m->incarn);
+	struct remote_conn *c = remote_find(m->conn, m->node, m->incarn);
 
 	if (!c)
 		return 0;
-	lose(c, ECONNRESET);
+	remote_lose(c, ECONNRESET);
 	remote_put(c);
 	return 0;
 }
@@ -886,8 +752,8 @@ void remote_node_gone(uint32_t node, uint32_t incarn)
 	struct remote_conn *c;
 
 	while ((c = first_with(node, incarn))) {
-		lose(c, ECONNRESET);
-		leave(c); /* also of one that was closed meanwhile */
+		remote_lose(c, ECONNRESET);
+		remote_leave(c); /* also of one that was closed meanwhile */
 		remote_put(c);
 	}
 }

@@ -32,6 +32,8 @@ struct rpc_sge;
 #define REMOTE_HEAD  32u           /* in front of the bytes: a message's header */
 #define REMOTE_LARGE (REMOTE_BLOCK - REMOTE_HEAD)
 
+#define REMOTE_PAUSE_NS (NSEC_PER_MSEC) /* before a message is tried again */
+
 /* --- remote_buf.c: bytes to be sent ----------------------------------------------------- */
 
 struct remote_buf {
@@ -52,7 +54,7 @@ void remote_buf_free(struct remote_buf *b);
 /* --- remote_conn.c ---------------------------------------------------------------------- */
 
 enum remote_state {
-	REMOTE_ASKING, /* the peer's processor has not answered yet */
+	REMOTE_ASKING, /* the peer's processor, or the outside, has not answered yet */
 	REMOTE_OPEN,
 	REMOTE_GONE,
 };
@@ -64,6 +66,7 @@ struct remote_conn {
 	uint64_t id;               /* const: what the peer calls this end */
 	uint32_t peer, incarn;     /* const: its processor */
 	struct inet_name from, to; /* const: names of both ends, the client's first */
+	bool outside;              /* const: connect() goes to the gateway, and on to the outside */
 	struct mutex send_lock;    /* RANK_PIPE: one call at a time appends */
 	struct work work;
 	struct timer timer;
@@ -82,11 +85,16 @@ struct remote_conn {
 	bool fin_wanted, fin_in_flight, fin_sent; /* lock: no more bytes come */
 	uint64_t rx_pos, rx_limit; /* lock: received; up to where the peer may send */
 	bool rx_busy, rx_fin;      /* lock: a message is being received; the last one was */
-	bool ask_due, window_due, reset_due; /* lock: for the worker */
-	int failed;                     /* lock: connect() failed so: positive, for the worker */
+	bool peer_closed;          /* lock: nor does the peer read any more */
+	bool closed_in_flight, closed_sent;              /* lock: the same of this end */
+	bool ask_due, window_due, reset_due, opened_due; /* lock: for the worker */
+	bool opened;             /* lock: the outside has taken it, before the gateway's answer */
+	int opened_status;       /* lock: what to tell of it */
+	uint8_t opened_addr[16]; /* lock: the same */
+	int failed;              /* lock: connect() failed so: positive, for the worker */
 	uint64_t deadline_ns, pause_ns; /* lock: of connect() */
-	uint64_t refused_ns;            /* lock: how long bytes wait that were refused; 0: were not */
-	uint64_t orphan_ns;             /* lock: closed, and reset then; 0: it is open */
+	uint64_t refused_ns; /* lock: how long bytes wait that were refused; 0: were not */
+	uint64_t orphan_ns;  /* lock: closed, and reset then; 0: it is open */
 
 	uint8_t connect_reply[16], data_reply[8]; /* the calls under way */
 };
@@ -97,6 +105,25 @@ struct remote_conn {
  */
 int remote_connect(struct socket *s, const struct inet_name *to, bool nonblock, bool *taken)
 	__must_check;
+/*
+ * The same to @to outside of the vNode, by the gateway. @s is taken if the answer is 0,
+ * -EINPROGRESS or another that connect() gives while it goes on.
+ */
+int remote_connect_outside(struct socket *s, const struct inet_name *to, uint32_t gateway,
+			   uint32_t incarn, bool nonblock) __must_check;
+/* At the gateway: connect @s, whose names are set, to a listener on that processor; never waits. */
+int remote_connect_inside(struct socket *s, uint32_t node, uint32_t incarn) __must_check;
+struct remote_request;
+/* An open end for @s, made for @r, whose id and limit go into the answer. NULL: no memory. */
+struct remote_conn *remote_open_end(struct socket *s, struct kmem_account *account,
+				    const struct remote_request *r, uint64_t *id, uint64_t *limit);
+/*
+ * At the gateway: tell the asking end of @c what the outside says: 0 and the connection's address,
+ * or a positive errno, with which @c is gone.
+ */
+void remote_tell_opened(struct remote_conn *c, int err, const uint8_t addr[16]);
+/* The peer's program has closed its end. */
+bool remote_peer_has_closed(struct socket *s);
 /* The connection of @s, referenced; NULL. */
 struct remote_conn *remote_of(struct socket *s);
 void remote_get(struct remote_conn *c);
@@ -112,6 +139,19 @@ void remote_close(struct remote_conn *c, bool abort);
 /* All buffers that are in nobody's use, of a connection that is gone. */
 void remote_drop_bufs_locked(struct remote_conn *c) __must_hold(&c->lock);
 
+/* Of remote_conn.c, for remote_connect.c. */
+struct remote_conn *remote_make(struct socket *s, struct kmem_account *account, uint32_t peer,
+				uint32_t incarn);
+struct remote_conn *remote_find(uint64_t id, uint32_t peer, uint32_t incarn);
+void remote_set(struct socket *s, struct remote_conn *c);
+void remote_leave(struct remote_conn *c);
+/* The connection is gone; the program is told @err, positive, if it was about to connect. */
+void remote_lose(struct remote_conn *c, int err);
+void remote_later(struct remote_conn *c, uint64_t ns);
+void remote_wake_worker(struct remote_conn *c);
+bool remote_is_passing(int err);
+void remote_ask(struct remote_conn *c);
+
 /* --- remote_ops.c ----------------------------------------------------------------------- */
 
 extern const struct socket_ops remote_ops;
@@ -123,10 +163,13 @@ extern const struct socket_ops remote_ops;
  * no slot is free; -ENOMEM, -EHOSTDOWN.
  */
 int remote_net_connect(struct remote_conn *c, uint64_t limit) __must_check;
+#define REMOTE_FIN    1u
+#define REMOTE_CLOSED 2u
 int remote_net_data(struct remote_conn *c, struct remote_buf *b, uint32_t off, uint32_t len,
-		    uint64_t position, uint64_t limit, bool fin) __must_check;
+		    uint64_t position, uint64_t limit, uint32_t flags) __must_check;
 int remote_net_window(struct remote_conn *c, uint64_t limit) __must_check;
 int remote_net_reset(struct remote_conn *c) __must_check;
+int remote_net_opened(struct remote_conn *c, int status, const uint8_t addr[16]) __must_check;
 int remote_net_init(void) __must_check;
 
 /* The ends of these calls, polling. */
@@ -137,6 +180,7 @@ struct remote_request {
 	uint32_t node, incarn;
 	uint64_t conn, limit;
 	struct inet_name from, to;
+	bool outside;
 };
 int remote_accept(const struct remote_request *r, uint64_t *id, uint64_t *limit) __must_check;
 struct remote_message {
@@ -144,8 +188,10 @@ struct remote_message {
 	uint64_t conn, position, limit;
 	const void *data;
 	uint32_t len;
-	bool fin;
+	bool fin, closed;
 };
 int remote_receive(const struct remote_message *m, uint64_t *limit) __must_check;
 int remote_window(const struct remote_message *m) __must_check;
 int remote_reset(const struct remote_message *m) __must_check;
+/* May sleep. @status: 0 or a negative errno. */
+int remote_opened(const struct remote_message *m, int status, const uint8_t addr[16]) __must_check;

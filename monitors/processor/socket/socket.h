@@ -227,6 +227,9 @@ const struct socket_family *socket_family_find(uint32_t family);
 /* One reference, no file. ERR_PTR(-ENOMEM), or what init() says. */
 struct socket *socket_create(const struct socket_ops *ops, uint32_t family, uint32_t type,
 			     uint32_t protocol);
+/* One that no program has: the node's own, not charged, in no list. Any thread; never sleeps. */
+struct socket *socket_create_internal(const struct socket_ops *ops, uint32_t family, uint32_t type,
+				      uint32_t protocol);
 /* The same on behalf of @owner: with its identity, charged as it is. Any thread; never sleeps. */
 struct socket *socket_create_like(const struct socket *owner, const struct socket_ops *ops);
 static inline void socket_get(struct socket *s)
