@@ -19,6 +19,7 @@
 #include <processor/client/names.h>
 #include <processor/socket/inet_private.h>
 #include <processor/socket/queue.h>
+#include <processor/socket/relay.h>
 #include <processor/socket/remote_private.h>
 #include <processor/vfs/uio.h>
 #include <proto/pp.h>
@@ -36,6 +37,11 @@ const struct socket_ops udp_ops = { .name = "none" };
 bool tcpip_is_own(const uint8_t addr[16])
 {
 	return false;
+}
+
+int relay_connect(const struct remote_request *r, uint64_t *id, uint64_t *limit)
+{
+	return -ENETUNREACH;
 }
 
 void tcpip_status(struct tcpip_conn *c, struct tcpip_status *out)

@@ -17,6 +17,7 @@
 #include <net/rpc.h>
 #include <proto/pp.h>
 
+#include "relay.h"
 #include "remote_private.h"
 
 COUNTER(remote_messages, "socket.remote.messages", "messages of bytes to other processors");
@@ -29,6 +30,7 @@ static_assert(REMOTE_SMALL == PP_INLINE_MAX && REMOTE_LARGE <= PP_BULK_MAX, "one
 static_assert(sizeof(struct pp_data_req_wire) == REMOTE_HEAD, "fits");
 static_assert(PP_INLINE_MAX + sizeof(struct pp_data_req_wire) <= RPC_BODY_MAX, "fits");
 static_assert(PP_BULK_MAX <= RPC_BULK_MAX, "fits");
+static_assert((int)REMOTE_FIN == (int)PP_FIN && (int)REMOTE_CLOSED == (int)PP_CLOSED, "the same");
 static_assert(sizeof(((struct remote_conn *)0)->connect_reply) ==
 		      sizeof(struct pp_connect_rep_wire),
 	      "fits");
@@ -79,6 +81,10 @@ int remote_net_connect(struct remote_conn *c, uint64_t limit)
 
 	memcpy(req.from_addr, c->from.addr, sizeof(req.from_addr));
 	memcpy(req.to_addr, c->to.addr, sizeof(req.to_addr));
+	if (c->outside) {
+		req.flags = PP_OUTSIDE;
+		req.scope = c->to.scope_id;
+	}
 	pp_connect_req_encode(&req, &w);
 	call = rpc_call_create(c->peer, RPC_CLASS_CONTROL, PP_CONNECT, &w, sizeof(w));
 	if (call) {
@@ -106,14 +112,14 @@ static void data_ended(struct rpc_call *call)
  * The header goes in front of the bytes: there lie bytes that have been sent, or the space for it.
  */
 int remote_net_data(struct remote_conn *c, struct remote_buf *b, uint32_t off, uint32_t len,
-		    uint64_t position, uint64_t limit, bool fin)
+		    uint64_t position, uint64_t limit, uint32_t flags)
 {
 	const struct pp_data_req req = {
 		.conn = c->peer_id,
 		.position = position,
 		.limit = limit,
 		.len = len,
-		.flags = fin ? PP_FIN : 0,
+		.flags = flags,
 	};
 	const bool bulk = len > REMOTE_SMALL;
 	struct pp_data_req_wire w;
@@ -181,6 +187,20 @@ int remote_net_reset(struct remote_conn *c)
 	return submit(c, call);
 }
 
+int remote_net_opened(struct remote_conn *c, int status, const uint8_t addr[16])
+{
+	struct pp_opened opened = { .conn = c->peer_id, .status = status };
+	struct pp_opened_wire w;
+	struct rpc_call *call;
+
+	memcpy(opened.addr, addr, sizeof(opened.addr));
+	pp_opened_encode(&opened, &w);
+	call = rpc_call_create(c->peer, RPC_CLASS_CONTROL, PP_OPENED, &w, sizeof(w));
+	if (call)
+		call->release = told;
+	return submit(c, call);
+}
+
 /* --- requests of other processors ------------------------------------------------------------ */
 
 static int accept_one(const struct rpc_request *req, struct pp_connect_rep *rep)
@@ -207,6 +227,10 @@ static int accept_one(const struct rpc_request *req, struct pp_connect_rep *rep)
 	r.to.port = in.to_port;
 	memcpy(r.from.addr, in.from_addr, sizeof(r.from.addr));
 	memcpy(r.to.addr, in.to_addr, sizeof(r.to.addr));
+	r.to.scope_id = in.scope;
+	r.outside = in.flags & PP_OUTSIDE;
+	if (r.outside)
+		return relay_connect(&r, &rep->conn, &rep->limit);
 	return remote_accept(&r, &rep->conn, &rep->limit);
 }
 
@@ -247,6 +271,7 @@ static enum rpc_handler_result handle_data(struct rpc_request *req, void *arg)
 		m.limit = r.limit;
 		m.len = r.len;
 		m.fin = r.flags & PP_FIN;
+		m.closed = r.flags & PP_CLOSED;
 		m.data = bulk_len ? bulk : body + sizeof(head);
 		err = remote_receive(&m, &rep.limit);
 	}
@@ -294,12 +319,31 @@ static enum rpc_handler_result handle_reset(struct rpc_request *req, void *arg)
 	return RPC_DONE;
 }
 
+static enum rpc_handler_result handle_opened(struct rpc_request *req, void *arg)
+{
+	struct remote_message m = { .node = rpc_request_peer(req),
+				    .incarn = rpc_request_incarn(req) };
+	struct pp_opened_wire w;
+	struct pp_opened in;
+	uint32_t len;
+	int err = rpc_request_copy(req, &w, sizeof(w), &len);
+
+	if (!err)
+		err = pp_opened_decode(&w, len, &in);
+	if (!err) {
+		m.conn = in.conn;
+		err = remote_opened(&m, in.status, in.addr);
+	}
+	rpc_reply(req, err, NULL, 0);
+	return RPC_DONE;
+}
+
 #define FROM RPC_HANDLER_FROM_PROCESSOR
 
 /*
  * The sender may be gone: membership says so soon, and then its connections are reset. All race
  * with the end of the connection; twice: two connections (so it is executed once), the second is
- * refused (likewise), the same, the same.
+ * refused (likewise), the same, the same, the second is refused and changes nothing.
  */
 static const struct rpc_handler handlers[] = {
 	{ PP_CONNECT, FROM, "socket-connect", handle_connect },
@@ -308,6 +352,7 @@ static const struct rpc_handler handlers[] = {
 	  handle_window },
 	{ PP_RESET, FROM | RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT, "socket-reset",
 	  handle_reset },
+	{ PP_OPENED, FROM | RPC_HANDLER_IDEMPOTENT, "socket-opened", handle_opened },
 };
 
 int remote_net_init(void)

@@ -15,7 +15,7 @@
 #include <kernel/panic.h>
 #include <kernel/time.h>
 #include <lib/err.h>
-#include <processor/process/process.h>
+#include <processor/account/account.h>
 #include <processor/vfs/uio.h>
 
 #include "queue.h"
@@ -90,7 +90,7 @@ static struct remote_buf *get_room(struct remote_conn *c, uint64_t left, int *er
 	*err = gone ? -EPIPE : full ? MUST_WAIT : 0;
 	if (b || *err)
 		return b;
-	made = remote_buf_make(kmem_current(), left);
+	made = remote_buf_make(kmem_account_of(c), left);
 	if (!made) {
 		*err = -ENOBUFS;
 		return NULL;

@@ -61,6 +61,7 @@ static void init_lists(struct socket *s)
 	list_init(&s->queue);
 	list_init(&s->backlog);
 	list_init(&s->accept_link);
+	list_init(&s->walk_link);
 	list_init(&s->senders);
 	list_init(&s->sender_link);
 	list_init(&s->packets);
@@ -102,7 +103,6 @@ static struct socket *create(const struct socket_ops *ops, uint32_t family, uint
 		return ERR_PTR(err);
 	}
 	__atomic_add_fetch(&nr_sockets, 1, __ATOMIC_RELAXED);
-	socket_walk_enter(s);
 	return s;
 }
 
@@ -110,14 +110,29 @@ struct socket *socket_create(const struct socket_ops *ops, uint32_t family, uint
 			     uint32_t protocol)
 {
 	const struct socket_cred cred = socket_cred_current();
+	struct socket *s = create(ops, family, type, protocol, kmem_current(), &cred);
 
-	return create(ops, family, type, protocol, kmem_current(), &cred);
+	if (!IS_ERR(s))
+		socket_walk_enter(s);
+	return s;
+}
+
+struct socket *socket_create_internal(const struct socket_ops *ops, uint32_t family, uint32_t type,
+				      uint32_t protocol)
+{
+	const struct socket_cred cred = { 0 };
+
+	return create(ops, family, type, protocol, NULL, &cred);
 }
 
 struct socket *socket_create_like(const struct socket *owner, const struct socket_ops *ops)
 {
-	return create(ops, owner->family, owner->type, owner->protocol, kmem_account_of(owner),
-		      &owner->cred);
+	struct socket *s = create(ops, owner->family, owner->type, owner->protocol,
+				  kmem_account_of(owner), &owner->cred);
+
+	if (!IS_ERR(s))
+		socket_walk_enter(s);
+	return s;
 }
 
 void socket_put(struct socket *s)

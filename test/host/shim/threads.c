@@ -252,6 +252,35 @@ void thread_sleep_until(uint64_t deadline_ns)
 	pthread_mutex_unlock(&t->sleep_lock);
 }
 
+void thread_prepare_sleep(void)
+{
+	struct thread *t = thread_current();
+
+	pthread_mutex_lock(&t->sleep_lock);
+	t->poked = false;
+	pthread_mutex_unlock(&t->sleep_lock);
+}
+
+void thread_cancel_sleep(void)
+{
+}
+
+void schedule(void)
+{
+	struct thread *t = thread_current();
+
+	shim_check_may_sleep("schedule");
+	pthread_mutex_lock(&t->sleep_lock);
+	shim_sleep_locked(t, UINT64_MAX);
+	pthread_mutex_unlock(&t->sleep_lock);
+}
+
+bool thread_wake(struct thread *t)
+{
+	shim_poke(t);
+	return true;
+}
+
 void thread_sleep_ns(uint64_t ns)
 {
 	thread_sleep_until(time_after_ns(ns));

@@ -92,6 +92,12 @@ void thread_yield(void);
 void thread_sleep_until(uint64_t deadline_ns);
 void thread_sleep_ns(uint64_t ns);
 
+/* As the kernel's: wake-ups since thread_prepare_sleep() keep schedule() from sleeping. */
+void thread_prepare_sleep(void);
+void thread_cancel_sleep(void);
+void schedule(void);
+bool thread_wake(struct thread *t);
+
 void thread_set_user(struct pgtable *pt, struct fpu_state *fpu);
 void thread_clear_user(void);
 
