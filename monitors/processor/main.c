@@ -16,6 +16,7 @@
 #include <processor/mm/aspace.h>
 #include <processor/process/process.h>
 #include <processor/procfs/system.h>
+#include <processor/socket/gateway.h>
 #include <processor/socket/remote.h>
 #include <processor/syscall/strace.h>
 #include <processor/tty/tty.h>
@@ -67,14 +68,17 @@ static void member_gone(const struct node_info *node)
 {
 	if (node->role == NODE_ROLE_MEMORY)
 		aspace_node_gone(node->id);
-	else if (node->role == NODE_ROLE_PROCESSOR)
+	if (node->role == NODE_ROLE_PROCESSOR) {
 		remote_node_gone(node->id, node->incarn);
+		gateway_node_gone(node->id, node->incarn);
+	}
 }
 
 static void view_changed(const struct cluster_view *view)
 {
 	(void)view;
 	names_view_changed();
+	gateway_view_changed();
 }
 
 /* The launcher first: it names the node to all of its programs, however long they take to end. */
@@ -106,6 +110,8 @@ static int serve(void)
 	err = names_start();
 	if (!err)
 		err = remote_init();
+	if (!err)
+		err = gateway_init();
 	if (err)
 		return err;
 	process_init();

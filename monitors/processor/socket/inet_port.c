@@ -13,10 +13,10 @@
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <lib/string.h>
-#include <net/tcpip.h>
 #include <processor/client/names.h>
 #include <processor/process/process.h>
 
+#include "gateway.h"
 #include "inet_private.h"
 
 #define BUCKETS         1024u
@@ -46,7 +46,7 @@ bool inet_is_loopback(const uint8_t addr[16])
 
 bool inet_is_local(const uint8_t addr[16])
 {
-	return inet_is_loopback(addr) || inet_is_any(addr) || tcpip_is_own(addr);
+	return inet_is_loopback(addr) || inet_is_any(addr) || gateway_is_own(addr);
 }
 
 bool inet_is_multicast(const uint8_t addr[16])
@@ -327,7 +327,7 @@ void inet_unbind(struct socket *s)
 void inet_connect_names(struct socket *s, const struct inet_name *to)
 {
 	static const uint8_t loopback4[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
-	const bool own = tcpip_is_own(to->addr);
+	const bool own = gateway_is_own(to->addr);
 	struct inet_socket *u = inet_of(s);
 
 	spin_lock(&table_lock);

@@ -11,6 +11,8 @@
 #include <lib/string.h>
 #include <net/tcpip.h>
 
+#include "gateway.h"
+
 #define LOOPBACK_MTU 65536u
 #define PREFIX6      64u /* of every address that a card takes */
 
@@ -64,7 +66,7 @@ bool inet_interface_at(unsigned int i, struct inet_interface *out)
 		loopback(out);
 		return true;
 	}
-	if (!tcpip_interface(i - 1, &in))
+	if (!gateway_interface(i - 1, &in))
 		return false;
 	card(&in, out);
 	return true;
@@ -110,7 +112,7 @@ bool inet_route_at(unsigned int i, struct inet_route *out)
 {
 	struct tcpip_interface in;
 
-	for (unsigned int c = 0; tcpip_interface(c, &in); c++) {
+	for (unsigned int c = 0; gateway_interface(c, &in); c++) {
 		for (unsigned int which = 0; which < 2 + in.nr_addr6; which++) {
 			memset(out, 0, sizeof(*out));
 			out->interface = in.index;

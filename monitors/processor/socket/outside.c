@@ -21,6 +21,7 @@
 #include <processor/process/process.h>
 #include <processor/vfs/uio.h>
 
+#include "gateway.h"
 #include "inet_private.h"
 #include "queue.h"
 
@@ -114,6 +115,8 @@ int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
 	memcpy(remote.addr, to->addr, 16);
 	if (u->bound_addr && inet_is_loopback(u->local.addr))
 		return -EINVAL;
+	if (!tcpip_is_present())
+		return gateway_connect(s, to, nonblock);
 	err = tcpip_source_for(&remote, from);
 	if (err)
 		return err;

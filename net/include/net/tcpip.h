@@ -44,6 +44,11 @@ struct tcpip_interface {
 
 /* Is there a network card? Any context. */
 bool tcpip_is_present(void);
+/*
+ * @fn is called when a card or its addresses change, with the stack's lock held. Set once, at
+ * start; it is told of later changes alone.
+ */
+void tcpip_on_change(void (*fn)(void));
 /* Is this an address of one of our cards? Any context. */
 bool tcpip_is_own(const uint8_t addr[16]);
 /* The address of ours that packets to @to carry. -ENETUNREACH. */

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The vNode's gateway: see gateway.h.
+ *
+ * Flow:	at a processor with a card, work tells all other processors of the cards when one of
+ *		them or the view has changed, and again until all have heard of it.
+ * Limits:	GATEWAY_CARDS cards are told of.
+ */
+#include "gateway.h"
+
+#include <cluster/cluster.h>
+#include <kernel/panic.h>
+#include <kernel/printk.h>
+#include <kernel/spinlock.h>
+#include <kernel/time.h>
+#include <kernel/timer.h>
+#include <kernel/work.h>
+#include <lib/err.h>
+#include <lib/list.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <net/node.h>
+#include <net/rpc.h>
+#include <net/tcpip.h>
+
+#include "inet_private.h"
+#include "relay.h"
+#include "remote_private.h"
+
+#define PAUSE_NS (100 * NSEC_PER_MSEC) /* before processors are told again */
+
+struct gateway {
+	struct list_head link;
+	uint32_t node, incarn;
+	uint32_t nr;
+	struct tcpip_interface cards[];
+};
+
+static void tell_work(struct work *w);
+
+static struct {
+	struct spinlock lock; /* RANK_SPIN_MONITOR */
+	struct list_head list __guarded_by(&lock);
+	struct workqueue *wq; /* const after start */
+	struct work tell;
+	struct timer timer;
+} gateways = {
+	.lock = SPINLOCK_INIT("gateways", RANK_SPIN_MONITOR),
+	.list = LIST_HEAD_INIT(gateways.list),
+};
+
+/* --- what this processor knows ---------------------------------------------------------- */
+
+/* The one in use; NULL: none. */
+static struct gateway *chosen_locked(void) __must_hold(&gateways.lock)
+{
+	struct gateway *g, *best = NULL;
+
+	assert_spin_held(&gateways.lock);
+	list_for_each_entry(g, &gateways.list, link) {
+		if (!best || g->node < best->node)
+			best = g;
+	}
+	return best;
+}
+
+bool gateway_find(uint32_t *node, uint32_t *incarn)
+{
+	const struct gateway *g;
+
+	*node = *incarn = 0;
+	if (tcpip_is_present())
+		return false;
+	spin_lock(&gateways.lock);
+	g = chosen_locked();
+	if (g) {
+		*node = g->node;
+		*incarn = g->incarn;
+	}
+	spin_unlock(&gateways.lock);
+	return g;
+}
+
+static void map_v4(const uint8_t addr4[4], uint8_t out[16])
+{
+	memset(out, 0, 10);
+	out[10] = out[11] = 0xff;
+	memcpy(out + 12, addr4, 4);
+}
+
+static bool card_has(const struct tcpip_interface *card, const uint8_t addr[16])
+{
+	uint8_t mapped[16];
+
+	map_v4(card->addr4, mapped);
+	if (card->prefix4 && !memcmp(mapped, addr, 16))
+		return true;
+	for (uint32_t i = 0; i < card->nr_addr6; i++) {
+		if (!memcmp(card->addr6[i], addr, 16))
+			return true;
+	}
+	return false;
+}
+
+bool gateway_is_own(const uint8_t addr[16])
+{
+	const struct gateway *g;
+	bool own = false;
+
+	if (tcpip_is_present())
+		return tcpip_is_own(addr);
+	spin_lock(&gateways.lock);
+	g = chosen_locked();
+	for (uint32_t i = 0; g && i < g->nr && !own; i++)
+		own = card_has(&g->cards[i], addr);
+	spin_unlock(&gateways.lock);
+	return own;
+}
+
+bool gateway_interface(unsigned int i, struct tcpip_interface *out)
+{
+	const struct gateway *g;
+	bool there;
+
+	if (tcpip_is_present())
+		return tcpip_interface(i, out);
+	spin_lock(&gateways.lock);
+	g = chosen_locked();
+	there = g && i < g->nr;
+	if (there)
+		*out = g->cards[i];
+	spin_unlock(&gateways.lock);
+	return there;
+}
+
+static bool is_link_local(const uint8_t addr[16])
+{
+	return addr[0] == 0xfe && (addr[1] & 0xc0) == 0x80;
+}
+
+/* The address of @card that suits @to. */
+static bool card_source(const struct tcpip_interface *card, const struct tcpip_name *to,
+			uint8_t addr[16])
+{
+	if (inet_is_v4(to->addr)) {
+		map_v4(card->addr4, addr);
+		return card->prefix4;
+	}
+	for (uint32_t i = 0; i < card->nr_addr6; i++) {
+		memcpy(addr, card->addr6[i], 16);
+		if (is_link_local(addr) == is_link_local(to->addr))
+			return true;
+	}
+	return false;
+}
+
+int gateway_source_for(const struct tcpip_name *to, uint8_t addr[16])
+{
+	const struct gateway *g;
+	bool found = false;
+
+	if (tcpip_is_present())
+		return tcpip_source_for(to, addr);
+	spin_lock(&gateways.lock);
+	g = chosen_locked();
+	for (uint32_t i = 0; g && i < g->nr && !found; i++) {
+		if (!to->scope_id || g->cards[i].index == to->scope_id)
+			found = card_source(&g->cards[i], to, addr);
+	}
+	spin_unlock(&gateways.lock);
+	return found ? 0 : -ENETUNREACH;
+}
+
+int gateway_connect(struct socket *s, const struct inet_name *to, bool nonblock)
+{
+	struct tcpip_name dest = { .port = to->port, .scope_id = to->scope_id };
+	uint32_t node, incarn;
+	uint8_t from[16];
+	int err;
+
+	memcpy(dest.addr, to->addr, sizeof(dest.addr));
+	if (!gateway_find(&node, &incarn))
+		return -ENETUNREACH;
+	err = gateway_source_for(&dest, from);
+	if (!err)
+		err = inet_autobind(s);
+	if (err)
+		return err;
+	err = remote_connect_outside(s, to, node, incarn, nonblock);
+	return err;
+}
+
+/* --- what others tell ------------------------------------------------------------------- */
+
+static struct gateway *take_locked(uint32_t node, uint32_t incarn) __must_hold(&gateways.lock)
+{
+	struct gateway *g;
+
+	assert_spin_held(&gateways.lock);
+	list_for_each_entry(g, &gateways.list, link) {
+		if (g->node == node && (!incarn || g->incarn == incarn)) {
+			list_del(&g->link);
+			return g;
+		}
+	}
+	return NULL;
+}
+
+int gateway_learn(uint32_t node, uint32_t incarn, const struct tcpip_interface *cards, uint32_t nr)
+{
+	struct gateway *g = kmalloc(sizeof(*g) + nr * sizeof(*cards)), *old;
+
+	ASSERT(nr <= GATEWAY_CARDS);
+	if (!g)
+		return -ENOBUFS;
+	*g = (struct gateway){ .node = node, .incarn = incarn, .nr = nr };
+	memcpy(g->cards, cards, nr * sizeof(*cards));
+	spin_lock(&gateways.lock);
+	old = take_locked(node, 0);
+	list_add_tail(&g->link, &gateways.list);
+	spin_unlock(&gateways.lock);
+	kfree(old);
+	/* Membership looks at the list once: it may have done so before this one was there. */
+	if (rpc_peer_has_left(node, incarn))
+		gateway_node_gone(node, incarn);
+	outside_tell_gateway();
+	return 0;
+}
+
+void gateway_node_gone(uint32_t node, uint32_t incarn)
+{
+	struct gateway *g;
+
+	spin_lock(&gateways.lock);
+	g = take_locked(node, incarn);
+	spin_unlock(&gateways.lock);
+	if (g)
+		outside_tell_gateway();
+	kfree(g);
+	outside_far_gone(node, incarn);
+}
+
+/* --- telling ---------------------------------------------------------------------------- */
+
+static void tell_soon(void)
+{
+	(void)work_queue(gateways.wq, &gateways.tell); /* it may be queued already */
+}
+
+static void on_timer(void *arg)
+{
+	tell_soon();
+}
+
+/* Tell all of them. True: one has to be told again. */
+static bool tell_all(const uint32_t *nodes, size_t nr, const struct tcpip_interface *cards,
+		     uint32_t nr_cards)
+{
+	bool again = false;
+
+	for (size_t i = 0; i < nr; i++) {
+		int err = 0;
+
+		if (nodes[i] != node_self()->id && !rpc_peer_reachable(nodes[i]))
+			err = gateway_net_tell(nodes[i], cards, nr_cards);
+		again |= err && !rpc_peer_reachable(nodes[i]);
+	}
+	return again;
+}
+
+static void tell_work(struct work *w)
+{
+	struct tcpip_interface *cards = kcalloc(GATEWAY_CARDS, sizeof(*cards));
+	const size_t max = cluster_nodes(NODE_ROLE_PROCESSOR, NULL, 0);
+	uint32_t *nodes = kcalloc(MAX(max, (size_t)1), sizeof(*nodes));
+	bool again = true;
+	uint32_t nr = 0;
+
+	while (cards && nr < GATEWAY_CARDS && tcpip_interface(nr, &cards[nr]))
+		nr++;
+	if (cards && nodes)
+		again = tell_all(nodes, MIN(cluster_nodes(NODE_ROLE_PROCESSOR, nodes, max), max),
+				 cards, nr);
+	kfree(nodes);
+	kfree(cards);
+	if (again)
+		timer_set(&gateways.timer, time_now_ns() + PAUSE_NS);
+}
+
+void gateway_view_changed(void)
+{
+	if (__atomic_load_n(&gateways.wq, __ATOMIC_ACQUIRE) && tcpip_is_present() &&
+	    cluster_nodes(NODE_ROLE_PROCESSOR, NULL, 0) > 1)
+		tell_soon();
+}
+
+int gateway_init(void)
+{
+	int err;
+	struct workqueue *wq = workqueue_create("gateway", 1);
+
+	if (IS_ERR(wq))
+		return (int)PTR_ERR(wq);
+	work_init(&gateways.tell, tell_work);
+	timer_init(&gateways.timer, on_timer, NULL);
+	__atomic_store_n(&gateways.wq, wq, __ATOMIC_RELEASE);
+	err = relay_init();
+	if (!err)
+		err = outside_port_init();
+	if (!err)
+		err = gateway_net_init();
+	if (!err && tcpip_is_present())
+		tcpip_on_change(gateway_view_changed);
+	if (!err)
+		gateway_view_changed();
+	return err;
+}
