@@ -102,6 +102,8 @@ EDGE = {
     # Bytes of sockets to and from other processors: client/ lies below sockets, and the bytes are
     # not copied once more.
     "socket/remote_net.c",
+    # The same of datagrams, and what the gateway is told.
+    "socket/gateway_net.c",
 }
 # Headers that show the protocols to more than one of these files.
 EDGE_HEADERS = {"processor/client/convert.h", "processor/excache/home_wire.h"}

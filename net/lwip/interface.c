@@ -79,7 +79,16 @@ static struct spinlock own_lock = SPINLOCK_INIT("tcpip own", RANK_SPIN_NET);
 static uint8_t (*own_addrs)[16] __guarded_by(&own_lock); /* room for all cards */
 static unsigned int nr_own __guarded_by(&own_lock);
 
+static void (*change_fn)(void) __guarded_by(&stack_mutex);
+
 /* --- addresses */
+
+void tcpip_on_change(void (*fn)(void))
+{
+	stack_lock();
+	change_fn = fn;
+	stack_unlock();
+}
 
 /* Copy lwIP's addresses. */
 static void own_update_locked(void) __must_hold(&stack_mutex)
@@ -99,6 +108,8 @@ static void own_update_locked(void) __must_hold(&stack_mutex)
 	}
 	ASSERT(nr_own <= nr_interfaces * OWN_PER_CARD);
 	spin_unlock_irqrestore(&own_lock, flags);
+	if (change_fn)
+		change_fn();
 }
 
 bool tcpip_is_present(void)

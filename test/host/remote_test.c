@@ -17,6 +17,7 @@
 #include <net/tcpip.h>
 #include <processor/account/account.h>
 #include <processor/client/names.h>
+#include <processor/socket/gateway.h>
 #include <processor/socket/inet_private.h>
 #include <processor/socket/queue.h>
 #include <processor/socket/relay.h>
@@ -34,7 +35,7 @@
 
 const struct socket_ops udp_ops = { .name = "none" };
 
-bool tcpip_is_own(const uint8_t addr[16])
+bool gateway_is_own(const uint8_t addr[16])
 {
 	return false;
 }
