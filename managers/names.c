@@ -234,6 +234,21 @@ static int suits(const struct pg_name *e, const struct pg_find_req *r)
 	return is_v4(e->addr) ? 0 : 2;
 }
 
+/* The processor, other than @node, that gives @port to sockets that ask for none; 0: none. */
+static uint32_t lessee(const struct names *n, uint32_t node, uint16_t port)
+{
+	const uint32_t run = (port - PG_FIRST_PORT) / PG_RUN;
+	const struct names_node *at;
+
+	if (port < PG_FIRST_PORT || run >= PG_NR_RUNS)
+		return 0;
+	list_for_each_entry(at, &n->nodes, link) {
+		if (at->id != node && at->leases[run / 8] & 1u << run % 8)
+			return at->id;
+	}
+	return 0;
+}
+
 uint32_t name_table_find(const struct names *n, uint32_t node, const struct pg_find_req *req)
 {
 	const struct entry *e;
@@ -248,7 +263,8 @@ uint32_t name_table_find(const struct names *n, uint32_t node, const struct pg_f
 			best = e->owner->id;
 		}
 	}
-	return best;
+	/* Ports of the system's choice are not told: a datagram may be for one. */
+	return best || req->kind != PG_UDP ? best : lessee(n, node, req->port);
 }
 
 /* --- leases ---------------------------------------------------------------------------- */

@@ -224,6 +224,11 @@ static void ports_are_leased_once(struct ktest *t)
 	for (uint32_t run = 2; run < PG_NR_RUNS; run++)
 		EXPECT_EQ(t, name_table_lease(&n, 2, 20, &req, &b), 0);
 	EXPECT_EQ(t, name_table_lease(&n, 3, 30, &req, &b), -ENOSPC);
+	/* A datagram for a port of a run goes to the processor that has it. */
+	EXPECT_EQ(t, find(2, PG_UDP, home, (uint16_t)(PG_FIRST_PORT + a.run * PG_RUN)), 1u);
+	EXPECT_EQ(t, find(1, PG_UDP, home, (uint16_t)(PG_FIRST_PORT + a.run * PG_RUN)), 0u);
+	EXPECT_EQ(t, find(2, PG_TCP, home, (uint16_t)(PG_FIRST_PORT + a.run * PG_RUN)), 0u);
+	EXPECT_EQ(t, find(1, PG_UDP, home, PG_FIRST_PORT + PG_NR_RUNS * PG_RUN), 0u);
 	/* Told anew, a processor has what it says; the others are free again. */
 	EXPECT_EQ(t, tell(2, PG_REPORT_ALL, NULL, 0), 0);
 	EXPECT_EQ(t, name_table_lease(&n, 3, 30, &req, &b), 0);

@@ -45,7 +45,10 @@ int name_table_release(struct names *n, uint32_t node, uint32_t incarn,
 		       const struct pg_release_req *req) __must_check;
 int name_table_lease(struct names *n, uint32_t node, uint32_t incarn,
 		     const struct pg_lease_req *req, struct pg_lease_rep *rep) __must_check;
-/* The processor, other than @node, whose socket suits best; 0: none. */
+/*
+ * The processor, other than @node, whose socket suits best, or whose socket may have the port of
+ * the system's choice that a datagram is for; 0: none.
+ */
 uint32_t name_table_find(const struct names *n, uint32_t node, const struct pg_find_req *req);
 /* Forget the processors for which @stays answers false. */
 void name_table_keep(struct names *n,

@@ -306,6 +306,8 @@ int gateway_init(void)
 	__atomic_store_n(&gateways.wq, wq, __ATOMIC_RELEASE);
 	err = relay_init();
 	if (!err)
+		err = remote_udp_init();
+	if (!err)
 		err = outside_port_init();
 	if (!err)
 		err = gateway_net_init();

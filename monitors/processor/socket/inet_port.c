@@ -194,7 +194,7 @@ static int tell(struct socket *s, bool listens)
 	name.flags = (uint8_t)((socket_option(s, SOCKET_REUSEADDR) ? NAME_REUSEADDR : 0) |
 			       (socket_option(s, SOCKET_REUSEPORT) ? NAME_REUSEPORT : 0) |
 			       (READ_ONCE(u->v6only) ? NAME_V6ONLY : 0) |
-			       (listens ? NAME_LISTENING : 0));
+			       (listens || s->type == SOCK_DGRAM ? NAME_LISTENING : 0));
 	err = names_set(&u->name, &name, kmem_current());
 	naming_end(s);
 	return err;

@@ -5,12 +5,14 @@
  * Flow:	a datagram goes into the queue of the socket that its port and addresses suit best,
  *		or is lost when that one's SO_RCVBUF is full, as on a wire. One for a port that no
  *		socket has becomes ECONNREFUSED for a sender that is connected, at its next call.
+ *		One that is for no socket of this processor may be for another's (remote_udp.c).
  */
 #include <abi/poll.h>
 #include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <processor/account/account.h>
+#include <processor/client/names.h>
 #include <processor/process/process.h>
 #include <processor/vfs/uio.h>
 
@@ -96,34 +98,48 @@ void udp_receive(struct socket *to, const struct inet_name *from, const void *da
 	deliver(to, msg);
 }
 
+/* To @receiver, which is on this processor. */
+static ssize_t send_here(struct socket *receiver, struct socket_msg *m,
+			 const struct inet_name *from)
+{
+	const size_t len = m->uio->left;
+	struct inet_name *aux = kmem_alloc(kmem_current(), sizeof(*aux));
+	struct sock_msg *msg;
+
+	if (!aux)
+		return -ENOBUFS;
+	*aux = *from;
+	msg = sock_msg_make(m->uio, len, NULL);
+	if (IS_ERR(msg)) {
+		kmem_free(aux);
+		return PTR_ERR(msg);
+	}
+	msg->aux = aux;
+	deliver(receiver, msg);
+	return (ssize_t)len;
+}
+
 static ssize_t send_to(struct socket *s, struct socket_msg *m, const struct inet_name *to)
 {
 	const size_t len = m->uio->left;
-	struct inet_name *from = kmem_alloc(kmem_current(), sizeof(*from));
-	struct sock_msg *msg;
+	struct inet_name from = inet_of(s)->local;
 	struct socket *receiver;
+	ssize_t ret = -ECONNREFUSED;
 
-	if (!from)
-		return -ENOBUFS;
-	*from = inet_of(s)->local;
-	if (inet_is_any(from->addr))
-		memcpy(from->addr, to->addr, 16);
-	msg = sock_msg_make(m->uio, len, NULL);
-	if (IS_ERR(msg)) {
-		kmem_free(from);
-		return PTR_ERR(msg);
-	}
-	msg->aux = from;
-	receiver = inet_find(SOCK_DGRAM, to, from);
+	if (inet_is_any(from.addr))
+		memcpy(from.addr, to->addr, 16);
+	receiver = inet_find(SOCK_DGRAM, to, &from);
 	if (receiver) {
-		deliver(receiver, msg);
+		ret = send_here(receiver, m, &from);
 		socket_put(receiver);
-		return (ssize_t)len;
+		return ret;
 	}
-	sock_msg_free(msg);
-	if (READ_ONCE(s->state) == SOCKET_CONNECTED)
+	if (names_are_shared())
+		ret = remote_send_datagram(s, &from, to, m);
+	if (ret == -ECONNREFUSED && READ_ONCE(s->state) == SOCKET_CONNECTED)
 		socket_shut(s, 0, ECONNREFUSED);
-	return (ssize_t)len;
+	/* As on a wire: nobody hears of it, or the managers were not reached. */
+	return ret == -ECONNREFUSED || ret == -ETIMEDOUT ? (ssize_t)len : ret;
 }
 
 static ssize_t udp_send(struct socket *s, struct socket_msg *m)
