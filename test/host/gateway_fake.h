@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A network card and the outside behind it, in place of the TCP/IP stack: the card has 10.0.2.15,
+ * and each address outside serves the ports below, but for 192.0.0.0/8, to which there is no way.
+ */
+#pragma once
+
+#include <net/tcpip.h>
+
+enum {
+	OUT_ECHO = 7,    /* sends back what comes; datagrams as well */
+	OUT_REFUSES = 9, /* a moment after it was asked */
+	OUT_NO_WAY = 10, /* at once */
+	OUT_SILENT = 11,
+	OUT_MANY = 19,   /* sends OUT_MANY_BYTES, then its end */
+	OUT_RESETS = 21, /* when a byte comes */
+	OUT_DIALLED = 1, /* it has connected itself */
+};
+#define OUT_MANY_BYTES 300000u
+
+/* This node has a card from now on, or has none. */
+void outside_card(bool there);
+uint8_t outside_byte(size_t i);
+/* Connect from 10.1.1.1:4000 to @port. NULL: refused. */
+struct tcpip_conn *outside_dial(uint16_t port);
+void outside_says(struct tcpip_conn *c, const void *data, size_t len, bool end);
+/* The first @len bytes of what has come so far. */
+size_t outside_heard(struct tcpip_conn *c, void *buf, size_t len);
+/* 0: it is open; 1: closed in order; 2: reset. */
+int outside_closed(struct tcpip_conn *c);
+/* The same of the newest connection to @port; -1: there was none. */
+int outside_last_closed(uint16_t port);
+/* Listeners and datagram ports. */
+unsigned int outside_open_ports(void);
