@@ -3,13 +3,17 @@
 stays.
 """
 
+import hashlib
 import signal
+import socket
+import threading
 import time
 
 import pytest
 from boot import LaunchError, Running, on_host, total, wait_for
 from tessera_launcher import account, frames, packages, run
 from tessera_launcher.streams import Capture, feed
+from test_net import BLOB, a_free_port, fetch, serving, until_fetched
 
 LIMIT_S = 120.0
 BUSYBOX = packages.require("busybox")[0]
@@ -33,8 +37,12 @@ HUNGRY = (
 
 @pytest.fixture(scope="module")
 def several(disk):
-    """Not from the pool: two of the processors will be lost."""
-    running = Running(SHAPE, disk, "processors").up()
+    """Not from the pool: two of the processors will be lost. Port 7010 is published; the first
+    processor has the card.
+    """
+    port = a_free_port(socket.SOCK_STREAM)
+    running = Running((*SHAPE, "--publish", f"{port}:7010"), disk, "processors").up()
+    running.published = port
     yield running
     running.close()
     assert not running.complaints(), "\n".join(running.complaints())
@@ -143,6 +151,42 @@ def test_programs_on_two_processors_talk(several, programs):
     hold.signal(signal.SIGKILL)
     assert output(wait, told).startswith("ready\nSuccess: 1 0 0\nrecv 0,")
     wait_for(lambda: total(counters(several, "p0", "p1"), "socket.remote.connections") == 0)
+
+
+def test_a_processor_without_a_card_reaches_the_outside(several, programs):
+    """By the gateway, p0: p1 fetches from the host, serves it, and exchanges a datagram with it."""
+    with serving() as port:
+        script = (
+            f"i=0; until {BUSYBOX} wget -q -O /tmp/b http://10.0.2.2:{port}/b; do"
+            " i=$((i+1)); [ $i -lt 50 ] || exit 9; sleep 0.1; done 2> /dev/null;"
+            f" sha256sum < /tmp/b; {BUSYBOX} ip -4 -o addr show eth0;"
+            f" exec {BUSYBOX} httpd -f -p 7010 -h /tmp"
+        )
+        server, said = start(several, "p1", script)
+        wait_for(lambda: bytes(said.data[1]).count(b"\n") == 2)
+    digest = hashlib.sha256(BLOB).hexdigest()
+    lines = bytes(said.data[1]).decode().splitlines()
+    assert lines[0].split()[0] == digest and "10.0.2.15/24" in lines[1]
+    assert until_fetched(several.published, "b") == digest
+    assert [fetch(several.published, "b") for _ in range(10)] == [digest] * 10
+    server.signal(signal.SIGKILL)
+    assert server.wait(time.monotonic() + LIMIT_S)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(("127.0.0.1", 0))
+        peer.settimeout(60)
+
+        def answer():
+            data, source = peer.recvfrom(100)
+            peer.sendto(b"answer to " + data, source)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        ask = f"exec {programs}/glibc-static/serves asks 10.0.2.2 {peer.getsockname()[1]}"
+        assert output(*start(several, "p1", ask)) == "answer to question\n"
+        answering.join()
+    stats = counters(several, "p0", "p1")
+    assert stats["p0"]["gateway.opened"] >= 1 and stats["p0"]["gateway.accepted"] >= 11
+    wait_for(lambda: counters(several, "p0")["p0"]["gateway.connections"] == 0)
 
 
 def test_gpm_places_where_there_is_least_to_do(several):
