@@ -260,6 +260,18 @@ static void drrip_look_locked(struct cache_set *set, struct line *line)
 		line->flags |= LINE_SETTLED;
 }
 
+static bool is_resident_locked(const struct cache_set *set, const struct line *wanted)
+{
+	const struct line *line;
+
+	assert_spin_held(&set->lock);
+	list_for_each_entry(line, &set->resident, set_link) {
+		if (line == wanted)
+			return true;
+	}
+	return false;
+}
+
 static void drrip_entered(struct line *line)
 {
 	const uint32_t at = __atomic_fetch_add(&next_recent, 1, __ATOMIC_RELAXED) % nr_recent;
@@ -270,8 +282,12 @@ static void drrip_entered(struct line *line)
 		return;
 	set = set_of_line(old);
 	spin_lock(&set->lock);
-	/* If it has another page by now, that one is looked at a little early. */
-	if (set_of_line(old) == set && old->state == LINE_VALID && !(old->flags & LINE_SETTLED))
+	/*
+	 * It may have left meanwhile: only what is on the set's list is the lock's. If it has
+	 * another page by now, that one is looked at a little early.
+	 */
+	if (is_resident_locked(set, old) && old->state == LINE_VALID &&
+	    !(old->flags & LINE_SETTLED))
 		drrip_look_locked(set, old);
 	spin_unlock(&set->lock);
 }
