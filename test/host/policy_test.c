@@ -377,8 +377,9 @@ static void clock_keeps_a_page_in_use(struct ktest *t)
 	/* Once: the hand finds all lines used the first time, and the page is the oldest. */
 	EXPECT_LE(t, times_lost(t, "clock"), 1u);
 	EXPECT_LE(t, times_lost(t, "lru"), 1u);
-	/* The time of the reclaim thread decides: three were seen, of 200. */
-	EXPECT_LE(t, times_lost(t, "drrip"), 5u);
+	/* Spaces in sets of each kind: static, bimodal, followers. */
+	for (int i = 0; i < 30; i++)
+		EXPECT_LE(t, times_lost(t, "drrip"), 1u);
 }
 
 /*

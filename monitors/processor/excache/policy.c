@@ -293,11 +293,11 @@ static void drrip_entered(struct line *line)
 }
 
 /*
- * A line of @age that may go. Of several, the first that came, as in a queue; but the last of the
- * distant ones where new lines are thought to be used once: those that came before it have stayed
- * for longer.
+ * A line of @age that may go and has @flags. Of several, the first that came, as in a queue; but
+ * the last of the distant ones where new lines are thought to be used once: those that came before
+ * it have stayed for longer.
  */
-static struct line *drrip_of_age_locked(struct cache_set *set, int age,
+static struct line *drrip_of_age_locked(struct cache_set *set, int age, uint8_t flags,
 					bool (*may_go)(struct line *line)) __must_hold(&set->lock)
 {
 	const bool last = age == AGE_DISTANT && is_bimodal(set);
@@ -307,25 +307,41 @@ static struct line *drrip_of_age_locked(struct cache_set *set, int age,
 	for (; at != &set->resident; at = last ? at->prev : at->next) {
 		struct line *line = list_entry(at, struct line, set_link);
 
-		if (line->age == age && line_is_idle(line) && may_go(line))
+		if (line->age == age && (line->flags & flags) == flags && line_is_idle(line) &&
+		    may_go(line))
 			return line;
 	}
 	return NULL;
+}
+
+static void drrip_look_at_all_locked(struct cache_set *set, uint8_t looked_at)
+{
+	struct line *line;
+
+	assert_spin_held(&set->lock);
+	list_for_each_entry(line, &set->resident, set_link) {
+		if (line->state == LINE_VALID && (line->flags & LINE_SETTLED) == looked_at)
+			drrip_look_locked(set, line);
+	}
 }
 
 static struct line *drrip_victim_locked(struct cache_set *set, bool (*may_go)(struct line *line))
 	__must_hold(&set->lock)
 {
 	struct line *line, *oldest;
-	int age;
+	int age = AGE_DISTANT;
 
 	assert_spin_held(&set->lock);
-	list_for_each_entry(line, &set->resident, set_link) {
-		if (line->state == LINE_VALID)
-			drrip_look_locked(set, line);
-	}
-	for (age = AGE_DISTANT; age >= AGE_USED; age--) {
-		oldest = drrip_of_age_locked(set, age, may_go);
+	/*
+	 * Of a line that was never looked at nobody knows whether it was used again: while there is
+	 * another, it stays. Else a page in steady use that was lost once would be the first to go
+	 * each time that it comes back.
+	 */
+	drrip_look_at_all_locked(set, LINE_SETTLED);
+	oldest = drrip_of_age_locked(set, age, LINE_SETTLED, may_go);
+	drrip_look_at_all_locked(set, 0);
+	for (; !oldest && age >= AGE_USED; age--) {
+		oldest = drrip_of_age_locked(set, age, 0, may_go);
 		if (oldest)
 			break;
 	}
