@@ -43,6 +43,23 @@ def serving():
         server.shutdown()
 
 
+@contextlib.contextmanager
+def answering():
+    """A port of the host that answers one datagram."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(("127.0.0.1", 0))
+        peer.settimeout(60)
+
+        def answer():
+            data, source = peer.recvfrom(100)
+            peer.sendto(b"answer to " + data, source)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield peer.getsockname()[1]
+        thread.join()
+
+
 def closed_port():
     with socket.create_server(("127.0.0.1", 0)) as s:
         return s.getsockname()[1]
@@ -163,19 +180,9 @@ def test_connections_wait_in_the_backlog(pool, programs):
 
 def test_datagrams_from_and_to_the_host(pool, programs):
     cluster, port = published(pool, 7, socket.SOCK_DGRAM)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
-        peer.bind(("127.0.0.1", 0))
-        peer.settimeout(60)
-
-        def answer():
-            data, source = peer.recvfrom(100)
-            peer.sendto(b"answer to " + data, source)
-
-        answering = threading.Thread(target=answer)
-        answering.start()
-        ask = [programs / "glibc-static/serves", "asks", "10.0.2.2", peer.getsockname()[1]]
+    with answering() as asked:
+        ask = [programs / "glibc-static/serves", "asks", "10.0.2.2", asked]
         assert cluster.run(ask).checked() == b"answer to question\n"
-        answering.join()
     server, said = cluster.start([f"{programs}/glibc-static/serves", "udp", "7", "50"])
     wait_for(lambda: b"ready" in said.data[1])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
