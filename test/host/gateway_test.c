@@ -35,31 +35,11 @@
 
 /* --- surroundings ----------------------------------------------------------------------- */
 
-bool names_are_shared(void)
-{
-	return true;
-}
-
-uint32_t names_skip_ports(uint16_t port)
-{
-	return 0;
-}
-
-int names_lease(void)
-{
-	return -EADDRINUSE;
-}
-
 /* The other node has each port for datagrams but NOBODYS, or so the managers think. */
 int names_find(const struct vnode_name *name, uint64_t until_ns, uint32_t *node)
 {
 	*node = sim_node_id() == GATEWAY ? CLIENT : GATEWAY;
 	return name->kind == NAME_UDP && name->port != NOBODYS ? 0 : -ECONNREFUSED;
-}
-
-int cluster_vnode_check(uint32_t vnode, uint32_t node, bool may_wait)
-{
-	return vnode == PROTO_VNODE_ROOT || vnode == OTHER_VNODE ? 0 : -EACCES;
 }
 
 size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max)

@@ -5,10 +5,12 @@
 #include "remote_fake.h"
 
 #include <abi/in.h>
+#include <cluster/cluster.h>
 #include <kernel/counter.h>
 #include <kernel/thread.h>
 #include <lib/err.h>
 #include <processor/account/account.h>
+#include <processor/client/names.h>
 #include <processor/socket/inet_private.h>
 #include <processor/socket/queue.h>
 #include <processor/socket/remote_private.h>
@@ -17,6 +19,28 @@
 #include "ipc_fake.h"
 #include "memverbs/sim.h"
 #include "rpc_nodes.h"
+
+/* --- surroundings: all names are leased, and two vNodes are here ------------------------- */
+
+bool names_are_shared(void)
+{
+	return true;
+}
+
+uint32_t names_skip_ports(uint16_t port)
+{
+	return 0;
+}
+
+int names_lease(void)
+{
+	return -EADDRINUSE;
+}
+
+int cluster_vnode_check(uint32_t vnode, uint32_t node, bool may_wait)
+{
+	return vnode == PROTO_VNODE_ROOT || vnode == OTHER_VNODE ? 0 : -EACCES;
+}
 
 void pause_us(uint64_t us)
 {

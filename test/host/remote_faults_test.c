@@ -297,25 +297,32 @@ static void another_incarnation_is_no_peer(struct ktest *t)
 
 #define LEFT (131072u + REMOTE_LARGE) /* more than the window, less than the buffers hold as well */
 
-static void orphan_server(struct ktest *t)
+/* Up to the end of what comes, with a rest before each read: how many bytes. */
+static uint64_t take_all(struct ktest *t, struct socket *s, uint64_t rest_us)
 {
 	static uint8_t buf[65536];
-	struct socket *l, *s;
 	uint64_t got = 0;
 	ssize_t n;
+
+	do {
+		pause_us(rest_us);
+		n = take(s, buf, sizeof(buf), 0);
+		got += n > 0 ? (uint64_t)n : 0;
+	} while (n > 0);
+	EXPECT_EQ(t, n, 0);
+	return got;
+}
+
+static void orphan_server(struct ktest *t)
+{
+	struct socket *l, *s;
 
 	join(t);
 	l = listener(t, 1);
 	/* It reads slowly, and gets all. */
 	s = l->ops->accept(l, false);
 	sim_cmd("barrier 2 2");
-	do {
-		pause_us(200000);
-		n = take(s, buf, sizeof(buf), 0);
-		got += n > 0 ? (uint64_t)n : 0;
-	} while (n > 0);
-	EXPECT_EQ(t, n, 0);
-	EXPECT_EQ(t, got, LEFT);
+	EXPECT_EQ(t, take_all(t, s, 200000), LEFT);
 	socket_drop(s);
 	/* It does not read at all. */
 	s = l->ops->accept(l, false);
@@ -358,20 +365,14 @@ static void what_nobody_reads_goes_with_its_connection(struct ktest *t)
 
 static void refuse_server(struct ktest *t)
 {
-	static uint8_t buf[65536];
 	struct socket *l, *s;
-	uint64_t got = 0;
-	ssize_t n;
+	uint64_t got;
 
 	join(t);
 	l = listener(t, 1);
 	s = l->ops->accept(l, false);
 	sim_cmd("barrier 2 2");
-	do {
-		n = take(s, buf, sizeof(buf), 0);
-		got += n > 0 ? (uint64_t)n : 0;
-	} while (n > 0);
-	EXPECT_EQ(t, n, 0);
+	got = take_all(t, s, 0);
 	sim_cmd("barrier 3 2");
 	EXPECT_GT(t, got, 1000);
 	socket_drop(s);

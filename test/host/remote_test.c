@@ -68,30 +68,10 @@ void outside_accepted(struct socket *s)
 {
 }
 
-bool names_are_shared(void)
-{
-	return true;
-}
-
-uint32_t names_skip_ports(uint16_t port)
-{
-	return 0;
-}
-
-int names_lease(void)
-{
-	return -EADDRINUSE;
-}
-
 int names_find(const struct vnode_name *name, uint64_t until_ns, uint32_t *node)
 {
 	*node = SERVER;
 	return sim_node_id() == SERVER ? -ECONNREFUSED : 0;
-}
-
-int cluster_vnode_check(uint32_t vnode, uint32_t node, bool may_wait)
-{
-	return vnode == PROTO_VNODE_ROOT || vnode == OTHER_VNODE ? 0 : -EACCES;
 }
 
 /* --- bytes beside a model ------------------------------------------------------------- */
