@@ -171,6 +171,29 @@ def test_the_key_follows_every_change(tree):
     assert cache.tree_key([(str(tree), "/")], "y") not in seen
 
 
+def test_the_key_is_the_same_however_old_the_tree_is(tree, monkeypatch):
+    keys = [cache.tree_key([(str(tree), "/")], "")]
+    real = time.time_ns
+    for later_s in (1, 3, 100):
+        monkeypatch.setattr(time, "time_ns", lambda s=later_s: real() + s * 1_000_000_000)
+        keys.append(cache.tree_key([(str(tree), "/")], ""))
+    assert len(set(keys)) == 1
+
+
+def test_a_tree_that_never_rests_has_no_name(tree, monkeypatch):
+    """Each time that we have waited, a file has changed once more."""
+    real = time.sleep
+
+    def sleep(seconds):
+        real(seconds)
+        (tree / "bin" / "prog").write_text("more")
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    (tree / "bin" / "prog").touch()
+    keys = {cache.tree_key([(str(tree), "/")], "") for _ in range(2)}
+    assert len(keys) == 2
+
+
 # Layers.
 
 

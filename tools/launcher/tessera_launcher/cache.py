@@ -24,7 +24,6 @@ import json
 import os
 import re
 import shutil
-import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -265,29 +264,45 @@ def _lock_now(path: str) -> int | None:
 
 # The key of a tree.
 
-RECENT_NS = 2_000_000_000
+TICK_NS, COARSE_TICK_NS = 20_000_000, 2_000_000_000
+LOOKS = 5
 
 
 def tree_key(sources: list[tuple[str, str]], more: str) -> str:
     """A name for what trees of the host, each at a place of the guest, hold now. It is made from
     names, kinds, owners, modes, sizes, inode numbers and the times of change of all files, as git's
     index is: a file whose bytes have changed has another time of change, unless both changes are
-    within one tick of the clock. So files that changed within the last two seconds are read.
+    within one tick of the file system's clock. So we look only when the last change is a tick ago.
+    A tree that never rests that long gets a name that nothing else has.
     """
+    for _ in range(LOOKS):
+        begun = time.time_ns()
+        key, rest_ns = _tree_key(sources, more, begun)
+        if rest_ns <= 0:
+            return key
+        time.sleep(rest_ns / 1e9)
+    return os.urandom(32).hex()
+
+
+def _tree_key(sources: list[tuple[str, str]], more: str, now: int) -> tuple[str, int]:
+    """The key, and for how long the tree has to rest before a key of it means something."""
     import hashlib
 
     key = hashlib.sha256(f"{more}\0".encode())
-    now = time.time_ns()
+    rest_ns = 0
     for root, guest in sources:
         key.update(os.fsencode(f"{guest}\0{os.path.abspath(root)}\0"))
         for path, st in _walk(root):
             what = (st.st_mode, st.st_uid, st.st_gid, st.st_size, st.st_ino, st.st_dev,
                     st.st_mtime_ns, st.st_ctime_ns, st.st_rdev)  # fmt: skip
             key.update(os.fsencode(os.path.relpath(path, root)) + repr(what).encode() + b"\0")
-            if stat.S_ISREG(st.st_mode) and now - st.st_ctime_ns < RECENT_NS:
-                with open(path, "rb") as f:
-                    key.update(hashlib.file_digest(f, "sha256").digest())
-    return key.hexdigest()
+            # Whole seconds: most likely the file system's clock has no finer ones.
+            tick = TICK_NS if st.st_ctime_ns % 1_000_000_000 else COARSE_TICK_NS
+            if st.st_ctime_ns <= now:  # a time to come is of a clock that was set back: no guide
+                rest_ns = max(rest_ns, st.st_ctime_ns + tick - now)
+            elif st.st_ctime_ns - now < tick:
+                rest_ns = max(rest_ns, tick)  # it changed while we looked
+    return key.hexdigest(), rest_ns
 
 
 def _walk(root: str) -> Iterator[tuple[str, os.stat_result]]:
