@@ -17,7 +17,6 @@
 
 struct name_entry;
 struct outside_port;
-struct remote_conn;
 struct tcpip_conn;
 
 struct inet_socket {
@@ -29,12 +28,10 @@ struct inet_socket {
 	struct name_entry *name;        /* naming, or release(): NULL: of no interest to others */
 	bool told;                      /* socket.lock: connect() has said that it is connected */
 	bool pending;                   /* socket.lock: its backlog has no place for it yet */
-	struct remote_conn
-		*remote_conn;          /* socket.lock: counted; the peer is on another processor */
-	struct tcpip_conn *outside;    /* atomic: set once; NULL: the peer is inside */
-	struct outside_port *visible;  /* outside_port.c; NULL: not visible outside */
-	bool v6only;                   /* atomic */
-	int32_t options[INET_OPTIONS]; /* atomic: by place in the table of options; 0: default */
+	struct tcpip_conn *outside;     /* atomic: set once; NULL: the peer is inside */
+	struct outside_port *visible;   /* outside_port.c; NULL: not visible outside */
+	bool v6only;                    /* atomic */
+	int32_t options[INET_OPTIONS];  /* atomic: by place in the table of options; 0: default */
 };
 
 static inline struct inet_socket *inet_of(struct socket *s)

@@ -195,8 +195,8 @@ static uint64_t window_of(const struct socket *s)
 }
 
 /* An end for @s, which gets it and is held by it. One reference is the table's. NULL: no memory. */
-struct remote_conn *remote_make(struct socket *s, struct kmem_account *account, uint32_t peer,
-				uint32_t incarn)
+struct remote_conn *remote_make(struct socket *s, const struct remote_kind *kind,
+				struct kmem_account *account, uint32_t peer, uint32_t incarn)
 {
 	struct remote_conn *c = kmem_alloc(account, sizeof(*c));
 
@@ -209,6 +209,7 @@ struct remote_conn *remote_make(struct socket *s, struct kmem_account *account, 
 	timer_init(&c->timer, on_timer, c);
 	timer_init(&c->orphan_timer, on_timer, c);
 	list_init(&c->reap_link);
+	c->kind = kind;
 	c->peer = peer;
 	c->incarn = incarn;
 	c->rx_limit = window_of(s);
@@ -223,7 +224,7 @@ struct remote_conn *remote_of(struct socket *s)
 	struct remote_conn *c;
 
 	spin_lock(&s->lock);
-	c = inet_of(s)->remote_conn;
+	c = s->remote_conn;
 	if (c)
 		remote_get(c);
 	spin_unlock(&s->lock);
@@ -233,7 +234,7 @@ struct remote_conn *remote_of(struct socket *s)
 void remote_set(struct socket *s, struct remote_conn *c)
 {
 	spin_lock(&s->lock);
-	inet_of(s)->remote_conn = c;
+	s->remote_conn = c;
 	spin_unlock(&s->lock);
 }
 
@@ -265,7 +266,7 @@ void remote_lose(struct remote_conn *c, int err)
 	if (!was_gone && was_asking && c->s)
 		c->failed = err;
 	else if (!was_gone && c->s)
-		tcp_reset(c->s);
+		c->kind->reset(c->s);
 	remote_drop_bufs_locked(c);
 	spin_unlock(&c->lock);
 	if (was_gone)
@@ -307,13 +308,14 @@ static void finish_failed(struct remote_conn *c)
 	spin_unlock(&c->lock);
 	if (!s)
 		return;
-	inet_forget_remote(s);
+	if (c->kind->forget)
+		c->kind->forget(s);
 	/* The peer may have sent bytes before it refused: no later connection has them. */
 	sock_queue_purge(s);
 	spin_lock(&s->lock);
-	if (inet_of(s)->remote_conn == c && !s->dead) {
-		inet_of(s)->remote_conn = NULL;
-		__atomic_store_n(&s->ops, &tcp_ops, __ATOMIC_RELEASE);
+	if (s->remote_conn == c && !s->dead) {
+		s->remote_conn = NULL;
+		__atomic_store_n(&s->ops, c->kind->idle, __ATOMIC_RELEASE);
 		__atomic_store_n(&s->error, err, __ATOMIC_RELEASE);
 		s->finished = false;
 		__atomic_store_n(&s->shut, 0, __ATOMIC_RELEASE);
@@ -647,7 +649,7 @@ static int push_locked(struct remote_conn *c, const struct remote_message *m, st
 	if (m->fin) {
 		c->rx_fin = true;
 		if (s)
-			tcp_fin(s);
+			c->kind->fin(s);
 	}
 	if (m->closed) {
 		c->peer_closed = true;

@@ -39,7 +39,7 @@ void remote_ask(struct remote_conn *c)
 	spin_lock(&c->lock);
 	limit = c->rx_limit;
 	spin_unlock(&c->lock);
-	err = remote_net_connect(c, limit);
+	err = c->kind->ask(c, limit);
 	if (err)
 		remote_connected(c, err == -ENOMEM ? -EAGAIN : err, 0, 0);
 }
@@ -52,8 +52,7 @@ static bool peer_is_the_same(const struct remote_conn *c)
 	return rpc_peer_info(c->peer, &info) && info.incarn == c->incarn;
 }
 
-/* The errno that a program hears of a connection that was refused with @status. */
-static int refusal(const struct remote_conn *c, int status)
+static int tcp_refusal(const struct remote_conn *c, int status)
 {
 	if (!c->outside)
 		return ECONNREFUSED;
@@ -66,7 +65,7 @@ static void open_locked(struct remote_conn *c) __must_hold(&c->lock)
 	assert_spin_held(&c->lock);
 	ASSERT(c->state == REMOTE_ASKING && c->peer_id && c->s);
 	c->state = REMOTE_OPEN;
-	tcp_connected(c->s);
+	c->kind->connected(c->s);
 }
 
 /* Of an end that was closed meanwhile, the peer's is reset. */
@@ -96,7 +95,7 @@ void remote_connected(struct remote_conn *c, int status, uint64_t peer_id, uint6
 		c->pause_ns = MIN(2 * pause, PAUSE_MAX);
 		c->ask_due = true;
 	} else {
-		err = remote_is_passing(status) ? ETIMEDOUT : refusal(c, status);
+		err = remote_is_passing(status) ? ETIMEDOUT : c->kind->refusal(c, status);
 	}
 	spin_unlock(&c->lock);
 	if (err)
@@ -138,10 +137,20 @@ int remote_opened(const struct remote_message *m, int status, const uint8_t addr
 	return s ? 0 : -EPROTO;
 }
 
+const struct remote_kind remote_tcp = {
+	.idle = &tcp_ops,
+	.ask = remote_net_connect,
+	.refusal = tcp_refusal,
+	.connected = tcp_connected,
+	.fin = tcp_fin,
+	.reset = tcp_reset,
+	.forget = inet_forget_remote,
+};
+
 /* Connect @s, whose names are set, to a socket on @node. -ENOBUFS: it is as before. */
 static int begin(struct socket *s, uint32_t node, uint32_t incarn, bool outside)
 {
-	struct remote_conn *c = remote_make(s, kmem_current(), node, incarn);
+	struct remote_conn *c = remote_make(s, &remote_tcp, kmem_current(), node, incarn);
 
 	if (!c)
 		return -ENOBUFS;
@@ -214,7 +223,7 @@ int remote_connect_inside(struct socket *s, uint32_t node, uint32_t incarn)
 struct remote_conn *remote_open_end(struct socket *s, struct kmem_account *account,
 				    const struct remote_request *r, uint64_t *id, uint64_t *limit)
 {
-	struct remote_conn *c = remote_make(s, account, r->node, r->incarn);
+	struct remote_conn *c = remote_make(s, &remote_tcp, account, r->node, r->incarn);
 
 	if (!c)
 		return NULL;

@@ -279,8 +279,8 @@ static void remote_release(struct socket *s)
 	spin_lock(&s->lock);
 	s->dead = true;
 	unread = s->nr_queued > 0;
-	c = inet_of(s)->remote_conn;
-	inet_of(s)->remote_conn = NULL;
+	c = s->remote_conn;
+	s->remote_conn = NULL;
 	__atomic_store_n(&s->state, SOCKET_CLOSED, __ATOMIC_RELEASE);
 	spin_unlock(&s->lock);
 	sock_queue_purge(s);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * TCP connections to sockets on other processors of the vNode.
+ * Connections to sockets on other processors of the vNode, of any family.
  *
  * Flow:	struct remote_conn is one end of a connection. A program's bytes go into a buffer of
  *		the connection, of which one message at a time is under way; what has gathered
  *		meanwhile is the next one. The receiver's processor puts the bytes of a message into
  *		the socket's queue. Positions in the stream are counted by both ends, and each tells
- *		the other up to which position it takes bytes.
+ *		the other up to which position it takes bytes. The table struct remote_kind has what
+ *		differs between families.
  * Invariants:	one message of bytes is under way in each direction, so they come in order. A
  *		connection is in the table of ids until it is gone; its socket holds it, and it
  *		holds its socket until that one is closed.
@@ -59,13 +60,37 @@ enum remote_state {
 	REMOTE_GONE,
 };
 
+struct remote_conn;
+
+/*
+ * The part of a family: how an end is asked for, and what its socket hears. Operations without a
+ * remark are polling, with conn.lock held and the socket referenced.
+ */
+struct remote_kind {
+	const struct socket_ops *idle; /* of a socket whose connect() has failed */
+	/*
+	 * Submit the request that makes the peer's end; remote_connected() tells what comes of it.
+	 * Without a lock. -EAGAIN, -ENOMEM, -EHOSTDOWN.
+	 */
+	int (*ask)(struct remote_conn *c, uint64_t limit);
+	/* The positive errno that a program hears of a peer that answered @status. */
+	int (*refusal)(const struct remote_conn *c, int status);
+	void (*connected)(struct socket *s);
+	void (*fin)(struct socket *s); /* no more bytes come */
+	void (*reset)(struct socket *s);
+	/* connect() has failed: the socket's names are as before it. A worker's, without a lock. */
+	void (*forget)(struct socket *s);
+};
+extern const struct remote_kind remote_tcp;
+
 struct remote_conn {
 	refcount_t refs;
-	struct hlist_node node; /* table lock */
+	const struct remote_kind *kind; /* const */
+	struct hlist_node node;         /* table lock */
 	struct list_head reap_link;
 	uint64_t id;               /* const: what the peer calls this end */
 	uint32_t peer, incarn;     /* const: its processor */
-	struct inet_name from, to; /* const: names of both ends, the client's first */
+	struct inet_name from, to; /* const: of TCP: names of both ends, the client's first */
 	bool outside;              /* const: connect() goes to the gateway, and on to the outside */
 	struct mutex send_lock;    /* RANK_PIPE: one call at a time appends */
 	struct work work;
@@ -140,8 +165,10 @@ void remote_close(struct remote_conn *c, bool abort);
 void remote_drop_bufs_locked(struct remote_conn *c) __must_hold(&c->lock);
 
 /* Of remote_conn.c, for remote_connect.c. */
-struct remote_conn *remote_make(struct socket *s, struct kmem_account *account, uint32_t peer,
-				uint32_t incarn);
+struct remote_conn *remote_make(struct socket *s, const struct remote_kind *kind,
+				struct kmem_account *account, uint32_t peer, uint32_t incarn);
+/* The call that is to connect @c asks from now on; bytes may be sent when it is answered. */
+void remote_ask(struct remote_conn *c);
 struct remote_conn *remote_find(uint64_t id, uint32_t peer, uint32_t incarn);
 void remote_set(struct socket *s, struct remote_conn *c);
 void remote_leave(struct remote_conn *c);
@@ -150,7 +177,6 @@ void remote_lose(struct remote_conn *c, int err);
 void remote_later(struct remote_conn *c, uint64_t ns);
 void remote_wake_worker(struct remote_conn *c);
 bool remote_is_passing(int err);
-void remote_ask(struct remote_conn *c);
 
 /* --- remote_ops.c ----------------------------------------------------------------------- */
 

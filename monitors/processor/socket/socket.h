@@ -30,6 +30,7 @@
 
 struct cmsg_sink;
 struct file;
+struct remote_conn;
 struct scm_fds;
 struct socket;
 struct uio;
@@ -167,6 +168,7 @@ struct socket {
 	bool unaccepted;                  /* lock: in a backlog, or dropped from one */
 	bool finished;                    /* lock: TCP: the peer has said that no more comes */
 	struct socket *peer;              /* lock: counted; NULL: none */
+	struct remote_conn *remote_conn;  /* lock: counted; the peer is on another processor */
 	struct socket_cred cred;          /* lock: of listen() or of the making */
 	struct socket_cred peer_cred;     /* lock: pid 0: none */
 	struct list_head queue;           /* lock: struct sock_msg */
