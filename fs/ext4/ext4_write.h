@@ -39,8 +39,17 @@ struct ext4_op {
 
 /* Credits that any change of names needs at most: two directories that split, and four inodes. */
 #define EXT4_CREDITS_NAMES 72u
-/* The change of one mapping: an extent tree that splits to its root, and the bitmaps for it. */
-#define EXT4_CREDITS_MAP   24u
+/*
+ * One step of a change of mappings, none of whose blocks is in the transaction yet.  The dearest,
+ * in a tree of EXT4_EXTENT_MAX_DEPTH levels of which each node lies in a group of its own:
+ *   a cut in the middle: 5 nodes that split, 5 new ones, bitmaps and descriptors of 5 groups for
+ *     them (10) and of the 2 groups of what is freed (4), the inode: 25
+ *   a cut that empties: 5 nodes that go and their groups (10), the groups of what is freed (4), if
+ *     that is metadata its EXT4_META_STEP blocks, 2 blocks of revokes, the inode: 30
+ */
+#define EXT4_CREDITS_MAP   32u
+/* Blocks of metadata that one step frees: a block that the log has takes a credit to be freed. */
+#define EXT4_META_STEP     8u
 
 /* op.c: @inodes may hold NULL and duplicates.  ERR as of ext4_begin(). */
 int __must_check ext4_op_begin(struct ext4_op *op, struct ext4_fs *fs, uint32_t credits,
@@ -58,8 +67,11 @@ int __must_check ext4_op_record(struct ext4_op *op, const struct ext4_inode *in)
 void ext4_op_unlock(struct ext4_op *op);
 /* Begin a new transaction in the middle: what was done so far is consistent. */
 int __must_check ext4_op_restart(struct ext4_op *op, uint32_t credits);
-/* More credits, by a restart if need be. */
-int __must_check ext4_op_extend(struct ext4_op *op, uint32_t credits);
+/*
+ * Before a step that changes mappings of @in: see to credits and memory for it, if need be by a
+ * new transaction, before which @in, consistent as it is, is written.
+ */
+int __must_check ext4_op_step(struct ext4_op *op, struct ext4_inode *in);
 /* An error that leaves metadata half changed: no more writing. */
 int ext4_op_abort(struct ext4_op *op, int err, const char *what);
 struct fs_time ext4_op_now(const struct ext4_op *op);

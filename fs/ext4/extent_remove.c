@@ -16,7 +16,6 @@
 #include "extent_priv.h"
 
 #define ENTRY_LEN sizeof(struct ext4_extent)
-#define META_STEP 32u /* blocks of metadata that one step frees */
 
 /* A part of an extent: in the file and on the disk. */
 struct cut {
@@ -205,7 +204,7 @@ static bool is_middle(const struct ext4_path *p, const struct cut *c)
 static void cut_less(const struct ext4_fs *fs, const struct ext4_inode *in,
 		     const struct ext4_path *p, struct cut *c)
 {
-	const uint32_t max = (in->mode & S_IFMT) == S_IFREG ? fs->blocks_per_group : META_STEP;
+	const uint32_t max = (in->mode & S_IFMT) == S_IFREG ? fs->blocks_per_group : EXT4_META_STEP;
 	const struct ext4_extent *e =
 		ext4_node_extent(p->level[p->depth].hdr, p->level[p->depth].at);
 
@@ -250,14 +249,9 @@ int ext4_extent_remove(struct ext4_op *op, struct ext4_inode *in, uint64_t from,
 	int err = 0;
 
 	while (!err) {
-		if (!ext4_op_more(op, EXT4_CREDITS_MAP)) {
-			err = ext4_inode_write(op, in);
-			if (!err)
-				err = ext4_op_restart(op, EXT4_CREDITS_MAP);
-			if (err)
-				break;
-		}
-		err = cut_first(op, in, from, to, &c);
+		err = ext4_op_step(op, in);
+		if (!err)
+			err = cut_first(op, in, from, to, &c);
 		if (!err)
 			err = ext4_bfree(op, in, c.block, c.len, (in->mode & S_IFMT) != S_IFREG);
 	}
@@ -335,13 +329,9 @@ int ext4_extent_shift(struct ext4_op *op, struct ext4_inode *in, uint32_t from, 
 
 	ASSERT(from >= down);
 	for (;;) {
-		if (!ext4_op_more(op, EXT4_CREDITS_MAP)) {
-			err = ext4_inode_write(op, in);
-			if (!err)
-				err = ext4_op_restart(op, EXT4_CREDITS_MAP);
-			if (err)
-				return err;
-		}
+		err = ext4_op_step(op, in);
+		if (err)
+			return err;
 		err = find_cut(in, at, (uint64_t)UINT32_MAX + 1, &p, &c);
 		if (err)
 			return err == 1 ? 0 : err;

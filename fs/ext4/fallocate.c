@@ -19,13 +19,9 @@ static int allocate(struct ext4_op *op, struct ext4_inode *in, uint64_t lblk, ui
 	int err;
 
 	while (lblk < stop) {
-		if (!ext4_op_more(op, EXT4_CREDITS_MAP)) {
-			err = ext4_inode_write(op, in);
-			if (!err)
-				err = ext4_op_restart(op, EXT4_CREDITS_MAP);
-			if (err)
-				return err;
-		}
+		err = ext4_op_step(op, in);
+		if (err)
+			return err;
 		err = ext4_map_alloc(op, in, (uint32_t)lblk, (uint32_t)(stop - lblk), true, &map,
 				     &fresh);
 		if (err)
@@ -79,11 +75,7 @@ static int zero_range(struct ext4_op *op, struct ext4_inode *in, uint64_t off, u
 		err = allocate(op, in, off / in->fs->block_size,
 			       DIV_ROUND_UP(end, (uint64_t)in->fs->block_size));
 	for (at = first; at < last && !err; at += map.len) {
-		if (!ext4_op_more(op, EXT4_CREDITS_MAP)) {
-			err = ext4_inode_write(op, in);
-			if (!err)
-				err = ext4_op_restart(op, EXT4_CREDITS_MAP);
-		}
+		err = ext4_op_step(op, in);
 		if (!err)
 			err = ext4_map_blocks(in, (uint32_t)at, (uint32_t)(last - at), &map);
 		if (!err && map.type == EXT4_MAP_DATA)

@@ -115,8 +115,6 @@ int ext4_indirect_alloc(struct ext4_op *op, struct ext4_inode *in, uint32_t lblk
 	return err;
 }
 
-#define META_STEP 32u /* blocks of metadata that one step frees */
-
 /* A removal under way. */
 struct removal {
 	struct ext4_op *op;
@@ -131,7 +129,7 @@ struct removal {
 static int free_run(struct removal *r, le32_t *ptrs, uint32_t *i, uint32_t end)
 {
 	const bool meta = (r->in->mode & S_IFMT) != S_IFREG;
-	const uint32_t max = meta ? META_STEP : r->in->fs->blocks_per_group;
+	const uint32_t max = meta ? EXT4_META_STEP : r->in->fs->blocks_per_group;
 	uint32_t first, n = 1;
 	int err;
 
@@ -157,24 +155,13 @@ static bool all_zero(const le32_t *ptrs, uint32_t nr)
 	return true;
 }
 
-/* The file is consistent as it is; go on with enough credits and memory. */
-static int more_credits(struct removal *r)
-{
-	int err;
-
-	if (ext4_op_more(r->op, EXT4_CREDITS_MAP))
-		return 0;
-	err = ext4_inode_write(r->op, r->in);
-	return err ? err : ext4_op_restart(r->op, EXT4_CREDITS_MAP);
-}
-
 /* Free the blocks that pointers @i to @end - 1 of @buf, a block of the last level, name. */
 static int remove_data(struct removal *r, struct bcache_buf *buf, uint32_t i, uint32_t end)
 {
 	int err = 0;
 
 	while (i < end && !err) {
-		err = more_credits(r);
+		err = ext4_op_step(r->op, r->in);
 		if (!err)
 			err = ext4_write_access(r->op->h, buf);
 		if (!err)
@@ -232,7 +219,7 @@ static int remove_below(struct removal *r, le32_t *slot, unsigned int level, uin
 	if (!ext4_blocks_ok(r->in->fs, block, 1))
 		return ext4_corrupt(r->in->fs, "inode %u: indirect block %llu", r->in->ino,
 				    (unsigned long long)block);
-	err = more_credits(r);
+	err = ext4_op_step(r->op, r->in);
 	if (err)
 		return err;
 	buf = bcache_get(r->in->fs->bc, block);
@@ -258,7 +245,7 @@ int ext4_indirect_remove(struct ext4_op *op, struct ext4_inode *in, uint64_t fro
 	int err = 0;
 
 	while (i < MIN(to, (uint64_t)EXT4_NR_DIRECT) && !err) {
-		err = more_credits(&r);
+		err = ext4_op_step(op, in);
 		if (!err)
 			err = free_run(&r, in->block, &i,
 				       (uint32_t)MIN(to, (uint64_t)EXT4_NR_DIRECT));

@@ -119,9 +119,14 @@ bool ext4_op_more(struct ext4_op *op, uint32_t credits)
 	return !ext4_extend(op->h, credits) && !ext4_reserve_fill(op->fs, credits);
 }
 
-int ext4_op_extend(struct ext4_op *op, uint32_t credits)
+int ext4_op_step(struct ext4_op *op, struct ext4_inode *in)
 {
-	return ext4_op_more(op, credits) ? 0 : ext4_op_restart(op, credits);
+	int err;
+
+	if (ext4_op_more(op, EXT4_CREDITS_MAP))
+		return 0;
+	err = ext4_inode_write(op, in);
+	return err ? err : ext4_op_restart(op, EXT4_CREDITS_MAP);
 }
 
 int ext4_op_abort(struct ext4_op *op, int err, const char *what)

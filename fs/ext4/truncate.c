@@ -120,7 +120,7 @@ int ext4_truncate(struct ext4_op *op, struct ext4_inode *in, uint64_t size)
 	if (!err)
 		err = ext4_map_remove(op, in, end, (uint64_t)UINT32_MAX + 1);
 	if (!err)
-		err = ext4_op_extend(op, EXT4_CREDITS_MAP);
+		err = ext4_op_step(op, in);
 	if (!err && !was_orphan) {
 		del_err = ext4_orphan_del(op->h, in->ino);
 		in->orphan = del_err != 0;
@@ -166,7 +166,7 @@ int ext4_evict(struct ext4_op *op, struct ext4_inode *in)
 			return ext4_op_abort(op, err, "freeing a file");
 	}
 	if (!err)
-		err = ext4_op_extend(op, EXT4_CREDITS_MAP);
+		err = ext4_op_step(op, in);
 	if (!err)
 		err = ext4_xattr_drop_block(op, in);
 	if (!err)

@@ -6,7 +6,6 @@ fs-objs := drivers/block/blkbatch.o drivers/block/blkdev.o
 prog-y += crash
 crash-folders := fs/bcache fs/ext4
 crash-exclude := fs/%_test.o
-crash-objs := drivers/block/blkbatch.o drivers/block/blkdev.o test/host/crash_test.o \
-	test/host/damage_test.o \
-	test/host/shortage_test.o \
-	test/host/journal_test.o test/host/logdisk.o test/host/remount_test.o
+crash-objs := drivers/block/blkbatch.o drivers/block/blkdev.o \
+	$(addprefix test/host/,crash_test.o credits_test.o damage_test.o journal_test.o logdisk.o \
+		remount_test.o shortage_test.o)
