@@ -15,6 +15,7 @@
 #define ET_EXEC     2
 #define ET_DYN      3
 #define ET_CORE     4
+#define PN_XNUM     0xffffu
 #define EM_X86_64   62
 
 /* Segments */
@@ -52,6 +53,18 @@ struct linux_elf64_phdr {
 	le64_t offset, vaddr, paddr, filesz, memsz, align;
 };
 static_assert(sizeof(struct linux_elf64_phdr) == 56, "Elf64_Phdr is ABI");
+
+struct linux_elf64_shdr {
+	le32_t name, type;
+	le64_t flags, addr, offset, size;
+	le32_t link, info;
+	le64_t addralign, entsize;
+};
+static_assert(sizeof(struct linux_elf64_shdr) == 64, "Elf64_Shdr is ABI");
+
+struct linux_elf64_nhdr {
+	le32_t namesz, descsz, type;
+};
 
 /* The auxiliary vector */
 #define AT_NULL         0

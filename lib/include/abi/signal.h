@@ -143,6 +143,13 @@ struct linux_siginfo {
 static_assert(sizeof(struct linux_siginfo) == 48, "siginfo is ABI");
 static_assert(offsetof(struct linux_siginfo, value) == 24, "siginfo is ABI");
 
+/* siginfo_t: the kernel's part and zeroes. */
+struct siginfo_user {
+	struct linux_siginfo info;
+	uint8_t zero[80];
+};
+static_assert(sizeof(struct siginfo_user) == 128, "siginfo is ABI");
+
 /* struct sigevent: how a timer tells. */
 #define SIGEV_SIGNAL    0
 #define SIGEV_NONE      1

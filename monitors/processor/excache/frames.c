@@ -8,6 +8,8 @@
  */
 #include "frames.h"
 
+#include <kernel/panic.h>
+
 #include "cache_private.h"
 
 static uint64_t stored_locked(struct object *obj, uint32_t node) __must_hold(&obj->lock)
@@ -38,6 +40,24 @@ static uint64_t cached_locked(struct object *obj, uint32_t node) __must_hold(&ob
 		nr += !node || (vr && vr->owner == node);
 	}
 	return nr;
+}
+
+int object_pages(struct object *obj, struct page_bits *out)
+{
+	struct line *line;
+	int err;
+
+	ASSERT(obj->kind != OBJECT_FILE);
+	spin_lock(&obj->lock);
+	err = page_bits_reserve_all(out, &obj->stored);
+	if (!err)
+		page_bits_merge(out, &obj->stored);
+	list_for_each_entry(line, &obj->lines, obj_link) {
+		if (!err)
+			err = page_bits_set(out, line->pgoff);
+	}
+	spin_unlock(&obj->lock);
+	return err;
 }
 
 uint64_t object_frames(struct object *obj, uint32_t node)

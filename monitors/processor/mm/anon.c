@@ -300,6 +300,24 @@ static int for_each_behind(struct aspace *as, int (*fn)(struct object *obj, void
 	return err;
 }
 
+static int pages_of(struct object *obj, void *arg)
+{
+	return object_pages(obj, arg);
+}
+
+int anon_pages(struct aspace *as, struct page_bits *out)
+{
+	int err = mutex_lock_killable(&as->map_lock);
+
+	if (err)
+		return err;
+	err = object_pages(as->anon, out);
+	if (!err)
+		err = for_each_behind(as, pages_of, out);
+	mutex_unlock(&as->map_lock);
+	return err;
+}
+
 /* 1: the chain has changed, begin again at the top. */
 static int find_behind(struct aspace *as, uint64_t vpn, uint64_t seq, struct object **from,
 		       struct line **line)

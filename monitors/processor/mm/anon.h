@@ -39,6 +39,11 @@ void anon_init(void (*kill_failed)(void));
 struct object *anon_create(uint64_t id, uint32_t home, uint64_t seed);
 /* Frames of memory node @node (0: of all) that the chain of @as has. Any thread. */
 uint64_t anon_frames(struct aspace *as, uint32_t node);
+/*
+ * Add the private pages that @as has to @out: by number, with some that it has had before. Sleeps.
+ * -ENOMEM, -EINTR.
+ */
+int anon_pages(struct aspace *as, struct page_bits *out) __must_check;
 /* Every space that can see @obj is marked, and its tasks are killed. Polling context. */
 void anon_failed(struct object *obj, int error, uint32_t node);
 /* The same for every space with private pages at memory node @node, which is gone. Sleeps. */

@@ -11,21 +11,21 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 #include <processor/excache/usage.h>
+#include <processor/process/hostname.h>
 
 #include "system.h"
 #include "text_private.h"
 
-#define SYSTEM_NAME     "Linux"
-#define SYSTEM_HOSTNAME "tessera"
+#define SYSTEM_NAME    "Linux"
 /*
  * The release of Linux whose calls are here, but for those that docs/syscalls.md leaves out: the
  * newest, fchmodat2, came with it. A program with the personality UNAME26 is told the other.
  */
-#define SYSTEM_RELEASE  "6.6.0-tessera"
-#define SYSTEM_UNAME26  "2.6.66-tessera"
-#define SYSTEM_VERSION  "#1 SMP PREEMPT Tessera"
-#define SYSTEM_MACHINE  "x86_64"
-#define SYSTEM_DOMAIN   "(none)"
+#define SYSTEM_RELEASE "6.6.0-tessera"
+#define SYSTEM_UNAME26 "2.6.66-tessera"
+#define SYSTEM_VERSION "#1 SMP PREEMPT Tessera"
+#define SYSTEM_MACHINE "x86_64"
+#define SYSTEM_DOMAIN  "(none)"
 
 #define USER_HZ       100u
 #define NS_PER_TICK   (1000000000u / USER_HZ)

@@ -287,21 +287,41 @@ static int remove_once(const struct at_path *at, struct walk_result *res, bool r
 	return dir->ops->remove(dir, res->name, strlen(res->name), res->at.inode);
 }
 
-static long do_remove(int dfd, uint64_t upath, bool rmdir)
+static int remove_at(const struct at_path *at, bool rmdir)
 {
 	struct walk_result res;
+	int err;
+
+	do {
+		err = path_walk_parent(&at->base, at->text, &res);
+		if (err)
+			break;
+		err = remove_once(at, &res, rmdir);
+		walk_result_put(&res);
+	} while (err == -EAGAIN);
+	return err;
+}
+
+static long do_remove(int dfd, uint64_t upath, bool rmdir)
+{
 	struct at_path at;
 	int err = at_get(&at, dfd, upath, false);
 
 	if (err)
 		return err;
-	do {
-		err = path_walk_parent(&at.base, at.text, &res);
-		if (err)
-			break;
-		err = remove_once(&at, &res, rmdir);
-		walk_result_put(&res);
-	} while (err == -EAGAIN);
+	err = remove_at(&at, rmdir);
+	at_put(&at);
+	return err;
+}
+
+int path_unlink(const char *text)
+{
+	struct at_path at;
+	int err = at_text(&at, text);
+
+	if (err)
+		return err;
+	err = remove_at(&at, false);
 	at_put(&at);
 	return err;
 }

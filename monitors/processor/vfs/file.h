@@ -201,5 +201,10 @@ int path_lookup(const char *path, uint32_t flags, uint32_t access, struct file_a
 		char *realpath) __must_check;
 /* openat(2) for the calling process, up to the descriptor; ERR_PTR. */
 struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode);
+/*
+ * The same of a path in kernel memory, for the kernel's own use; no O_PATH, and no other flags that
+ * openat() refuses.
+ */
+struct file *path_open(const char *text, uint32_t flags, uint32_t mode);
 /* May the calling process make a file this large? SIGXFSZ and -EFBIG. */
 int file_size_allowed(uint64_t size) __must_check;

@@ -274,11 +274,37 @@ static struct file *open_once(const struct at_path *at, uint32_t flags, uint32_t
 	return f;
 }
 
+static struct file *open_text(const struct at_path *at, uint32_t flags, uint32_t mode)
+{
+	struct file *f;
+	int tries = 0;
+
+	do {
+		f = (flags & O_TMPFILE & ~O_DIRECTORY) ? open_tmpfile(at, flags, mode)
+						       : open_once(at, flags, mode);
+		/* Another task made it between the look and the making. */
+	} while (PTR_ERR(f) == -EEXIST && !(flags & O_EXCL) && ++tries < OPEN_TRIES);
+	return f;
+}
+
+struct file *path_open(const char *text, uint32_t flags, uint32_t mode)
+{
+	struct at_path at;
+	struct file *f;
+	const int err = at_text(&at, text);
+
+	if (err)
+		return ERR_PTR(err);
+	f = open_text(&at, flags, mode);
+	at_put(&at);
+	return f;
+}
+
 struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode)
 {
 	struct at_path at;
 	struct file *f;
-	int err, tries = 0;
+	int err;
 
 	if (flags & O_PATH)
 		flags &= O_DIRECTORY | O_NOFOLLOW | O_PATH | O_CLOEXEC;
@@ -290,11 +316,7 @@ struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode
 	err = at_get(&at, dfd, upath, false);
 	if (err)
 		return ERR_PTR(err);
-	do {
-		f = (flags & O_TMPFILE & ~O_DIRECTORY) ? open_tmpfile(&at, flags, mode)
-						       : open_once(&at, flags, mode);
-		/* Another task made it between the look and the making. */
-	} while (PTR_ERR(f) == -EEXIST && !(flags & O_EXCL) && ++tries < OPEN_TRIES);
+	f = open_text(&at, flags, mode);
 	at_put(&at);
 	return f;
 }

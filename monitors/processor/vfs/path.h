@@ -76,6 +76,9 @@ int path_walk_last(const struct walk_base *base, struct walk_result *res) __must
  */
 int path_make_node(const char *text, uint32_t mode, struct inode **out) __must_check;
 
+/* unlink() for the calling process, of a path in kernel memory. */
+int path_unlink(const char *text) __must_check;
+
 /* Open a regular file to be executed: for reading, whether it may be read or not. ERR_PTR. */
 struct file *path_open_exec(const struct path *at);
 
