@@ -225,6 +225,7 @@ static struct process *copy_process(struct process *from, uint64_t flags)
 	p->oom_adj = READ_ONCE(from->oom_adj);
 	p->oom_adj_min = READ_ONCE(from->oom_adj_min);
 	p->personality = READ_ONCE(from->personality);
+	p->core_filter = READ_ONCE(from->core_filter);
 	p->undumpable = READ_ONCE(from->undumpable);
 	p->thp_disabled = READ_ONCE(from->thp_disabled);
 	p->exe_path = kmem_strdup(process_kmem(p), from->exe_path);

@@ -435,7 +435,7 @@ void task_set_comm(struct task *t, const char *path)
 
 /*
  * End the other threads, and wait for that. -EINTR: the caller is ended itself, by a signal or
- * another exec.
+ * another exec, or stands still for a core file and ends then.
  */
 static int end_other_tasks(struct task *t)
 {
@@ -444,7 +444,7 @@ static int end_other_tasks(struct task *t)
 	int err = 0;
 
 	spin_lock(&p->sig_lock);
-	if (task_ending_locked(t))
+	if (task_ending_locked(t) || p->core_task)
 		err = -EINTR;
 	else
 		p->exec_task = t;

@@ -24,6 +24,7 @@
 #include <processor/tty/tty.h>
 #include <processor/vfs/file.h>
 
+#include "core.h"
 #include "process_private.h"
 
 #define NOFILE_SOFT 1024
@@ -77,6 +78,8 @@ struct process *process_alloc(struct vnode *v, struct program *program)
 	waitqueue_init(&p->ended);
 	waitqueue_init(&p->child_event);
 	waitqueue_init(&p->exec_event);
+	waitqueue_init(&p->core_done);
+	p->core_filter = CORE_FILTER_DEFAULT;
 	mutex_init(&p->lock, "process", RANK_PROCESS);
 	spin_lock_init(&p->sig_lock, "process.signal", RANK_SPIN_TASK);
 	return p;

@@ -151,6 +151,7 @@ struct process {
 	uint64_t oom_since_ns; /* atomic: when it was chosen to end for its frames; 0: it was not */
 	uint32_t personality;  /* atomic */
 	uint32_t barriers;     /* atomic: what membarrier() has registered */
+	uint32_t core_filter;  /* atomic: CORE_FILTER_*, as /proc/<pid>/coredump_filter has it */
 
 	struct spinlock sig_lock; /* RANK_SPIN_TASK */
 	const struct cred *
@@ -161,9 +162,12 @@ struct process {
 	uint32_t nr_tasks __guarded_by(&sig_lock);
 	bool exiting __guarded_by(&sig_lock);
 	struct task *
-		exec_task __guarded_by(&sig_lock);    /* exec ends the others and waits for that */
-	struct waitqueue exec_event;                  /* a task is gone */
-	uint32_t wait_status __guarded_by(&sig_lock); /* Linux's encoding */
+		exec_task __guarded_by(&sig_lock); /* exec ends the others and waits for that */
+	struct waitqueue exec_event; /* a task is gone, or stands still for a core file */
+	struct task *core_task __guarded_by(&sig_lock); /* writes a core file: core.h; or NULL */
+	uint32_t nr_parked __guarded_by(&sig_lock);     /* tasks that stand still for it */
+	struct waitqueue core_done;                     /* it has been written */
+	uint32_t wait_status __guarded_by(&sig_lock);   /* Linux's encoding */
 };
 
 struct task {

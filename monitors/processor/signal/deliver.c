@@ -18,6 +18,7 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <processor/ipc/async.h>
+#include <processor/process/core.h>
 #include <processor/process/process.h>
 #include <processor/syscall/strace.h>
 
@@ -165,10 +166,11 @@ static void stop_here(struct process *p, struct task *t)
 		process_report_child(p, CLD_STOPPED, report);
 	/*
 	 * It ends with the stop, with the process (-EINTR), or with the first stop for a tracer:
-	 * the caller looks which.
+	 * the caller looks which. A core file is written with all tasks standing elsewhere.
 	 */
-	(void)wait_event_killable(&p->sig.go_on,
-				  !READ_ONCE(t->sig.stopped) || READ_ONCE(t->trace.trap));
+	(void)wait_event_killable(&p->sig.go_on, !READ_ONCE(t->sig.stopped) ||
+							 READ_ONCE(t->trace.trap) ||
+							 READ_ONCE(p->core_task));
 }
 
 int signal_take_stopped(struct process *p, bool keep)
@@ -199,7 +201,7 @@ bool signal_take_continued(struct process *p, bool keep)
 
 static void act_default(struct process *p, const struct linux_siginfo *info, uint32_t cont_seq)
 {
-	const uint32_t status = (uint32_t)info->signo;
+	uint32_t status = (uint32_t)info->signo;
 
 	switch (signal_default_action(info->signo)) {
 	case ACT_IGNORE:
@@ -212,12 +214,15 @@ static void act_default(struct process *p, const struct linux_siginfo *info, uin
 			info->signo, (unsigned long long)info->addr,
 			(unsigned long long)user_regs_current()->rip,
 			(unsigned long long)user_regs_current()->rsp);
+		if (core_dump(info))
+			status |= WAIT_CORE_FLAG;
 		break;
 	case ACT_TERM:
 		break;
 	}
 	trace_exiting(status);
 	process_exit_group(p, status);
+	core_over();
 	task_exit(status);
 }
 
@@ -273,6 +278,7 @@ enum next {
 	NEXT_SIGNAL,
 	NEXT_STOP,
 	NEXT_TRAP,
+	NEXT_PARK,
 	NEXT_REPORT,
 	NEXT_END,
 };
@@ -304,7 +310,9 @@ static enum next next_step(struct process *p, struct task *t, struct step *s)
 
 	spin_lock(&p->sig_lock);
 	thread_clear_flags(t->thread, THREAD_F_SIGNAL | THREAD_F_WORK);
-	if (task_ending_locked(t)) {
+	if (unlikely(p->core_task) && p->core_task != t) {
+		next = NEXT_PARK;
+	} else if (task_ending_locked(t)) {
 		next = NEXT_END;
 	} else if (p->sig.tell_parent) {
 		next = NEXT_REPORT;
@@ -377,6 +385,9 @@ void signal_return_work(struct pt_regs *regs)
 			if (s.stopped)
 				process_report_child(p, CLD_STOPPED, s.stopped);
 			trace_trap(t);
+			break;
+		case NEXT_PARK:
+			core_park(t);
 			break;
 		case NEXT_SIGNAL:
 			deliver(p, t, regs, &s);

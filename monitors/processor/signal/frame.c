@@ -27,13 +27,6 @@
 #define FXSAVE_SIZE    512
 #define RED_ZONE       128
 
-/* siginfo_t: the kernel's part and zeroes. */
-struct siginfo_user {
-	struct linux_siginfo info;
-	uint8_t zero[80];
-};
-static_assert(sizeof(struct siginfo_user) == 128, "siginfo is ABI");
-
 int siginfo_to_user(uint64_t uinfo, const struct linux_siginfo *info)
 {
 	const struct siginfo_user user = { .info = *info };

@@ -136,7 +136,7 @@ void signal_task_added_locked(struct task *t)
 	/* Its maker has looked, but exit_group or exec may have gone through the list since. */
 	if (task_ending_locked(t))
 		thread_notify(t->thread, THREAD_F_SIGNAL | THREAD_F_KILL);
-	else if (p->sig.stop_signo || signal_deliverable_locked(t))
+	else if (p->sig.stop_signo || p->core_task || signal_deliverable_locked(t))
 		thread_notify(t->thread, THREAD_F_SIGNAL);
 }
 
