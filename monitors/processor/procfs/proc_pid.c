@@ -10,6 +10,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/mm/frames.h>
+#include <processor/process/core.h>
 #include <processor/process/oom_score.h>
 #include <processor/vfs/path.h>
 
@@ -313,7 +314,6 @@ SHOW(show_pid_personality)
 CONSTANT(show_pid_cgroup, "0::/\n")
 CONSTANT(show_pid_cpuset, "/\n")
 CONSTANT(show_pid_loginuid, "4294967295")
-CONSTANT(show_pid_coredump_filter, "00000033\n")
 CONSTANT(show_pid_id_map, "         0          0 4294967295\n")
 CONSTANT(show_pid_wchan, "0")
 
@@ -383,4 +383,33 @@ int store_pid_oom_score_adj(const struct pseudo_subject *s, const char *buf, siz
 	err = set_oom_adj(ref.process, adj);
 	proc_put(&ref);
 	return err;
+}
+
+/* --- core files ------------------------------------------------------------------------ */
+
+SHOW(show_pid_coredump_filter)
+{
+	struct proc_ref ref;
+	const int err = proc_get(s, &ref);
+
+	if (err)
+		return err;
+	text_printf(t, "%08x\n", READ_ONCE(ref.process->core_filter));
+	proc_put(&ref);
+	return 0;
+}
+
+int store_pid_coredump_filter(const struct pseudo_subject *s, const char *buf, size_t len)
+{
+	struct proc_ref ref;
+	uint64_t value;
+	int err = text_number(buf, len, UINT32_MAX, &value);
+
+	if (!err)
+		err = proc_get(s, &ref);
+	if (err)
+		return err;
+	WRITE_ONCE(ref.process->core_filter, (uint32_t)value & CORE_FILTER_ALL);
+	proc_put(&ref);
+	return 0;
 }

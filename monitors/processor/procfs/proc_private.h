@@ -64,6 +64,7 @@ SHOW(show_pid_wchan);
 
 int store_pid_comm(const struct pseudo_subject *s, const char *buf, size_t len);
 int store_pid_oom_score_adj(const struct pseudo_subject *s, const char *buf, size_t len);
+int store_pid_coredump_filter(const struct pseudo_subject *s, const char *buf, size_t len);
 
 int link_pid_cwd(struct text *t, const struct pseudo_subject *s);
 int link_pid_exe(struct text *t, const struct pseudo_subject *s);

@@ -8,6 +8,7 @@
 #include <lib/string.h>
 #include <processor/mm/commit.h>
 #include <processor/mm/kmem.h>
+#include <processor/process/core.h>
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
 
@@ -28,7 +29,6 @@ CONSTANT(show_domainname, SYSTEM_DOMAIN)
 CONSTANT(show_kversion, SYSTEM_VERSION)
 CONSTANT(show_ngroups_max, STRINGIFY(CRED_GROUPS_MAX))
 CONSTANT(show_cap_last_cap, "40")
-CONSTANT(show_core_pattern, "core")
 CONSTANT(show_zero, "0")
 CONSTANT(show_two, "2")
 CONSTANT(show_mmap_min_addr, "65536")
@@ -36,6 +36,36 @@ CONSTANT(show_entropy, "256")
 CONSTANT(show_nr_open, "1048576")
 CONSTANT(show_somaxconn, "4096")
 CONSTANT(show_pipe_max, "1048576")
+
+static SHOW(show_core_pattern)
+{
+	char pattern[CORE_PATTERN_MAX];
+
+	core_pattern_get(pattern);
+	text_printf(t, "%s\n", pattern);
+	return 0;
+}
+
+static int store_core_pattern(const struct pseudo_subject *s, const char *buf, size_t len)
+{
+	return core_pattern_set(buf, len);
+}
+
+static SHOW(show_core_uses_pid)
+{
+	text_printf(t, "%u\n", READ_ONCE(core_uses_pid));
+	return 0;
+}
+
+static int store_core_uses_pid(const struct pseudo_subject *s, const char *buf, size_t len)
+{
+	uint64_t value;
+	const int err = text_number(buf, len, INT32_MAX, &value);
+
+	if (!err)
+		WRITE_ONCE(core_uses_pid, (uint32_t)value);
+	return err;
+}
 
 static SHOW(show_pid_max)
 {
@@ -198,8 +228,8 @@ static const struct pseudo_node random_nodes[] = {
 
 static const struct pseudo_node kernel_nodes[] = {
 	PSEUDO_FILE("cap_last_cap", 0444, show_cap_last_cap),
-	PSEUDO_FILE("core_pattern", 0444, show_core_pattern),
-	PSEUDO_FILE("core_uses_pid", 0444, show_zero),
+	PSEUDO_WRITABLE("core_pattern", 0644, show_core_pattern, store_core_pattern),
+	PSEUDO_WRITABLE("core_uses_pid", 0644, show_core_uses_pid, store_core_uses_pid),
 	PSEUDO_FILE("domainname", 0444, show_domainname),
 	PSEUDO_FILE("hostname", 0444, show_hostname),
 	PSEUDO_WRITABLE("msgmax", 0644, show_msgmax, store_msgmax),
@@ -237,6 +267,7 @@ static const struct pseudo_node fs_nodes[] = {
 	PSEUDO_FILE("pipe-max-size", 0444, show_pipe_max),
 	PSEUDO_FILE("protected_hardlinks", 0444, show_zero),
 	PSEUDO_FILE("protected_symlinks", 0444, show_zero),
+	PSEUDO_FILE("suid_dumpable", 0444, show_zero),
 	{ 0 },
 };
 

@@ -145,7 +145,8 @@ static const struct pseudo_dynamic tasks = {
 
 static const struct pseudo_node process_nodes[] = {
 	COMMON_NODES,
-	TRACED_FILE("coredump_filter", 0444, show_pid_coredump_filter),
+	PSEUDO_WRITABLE("coredump_filter", 0644, show_pid_coredump_filter,
+			store_pid_coredump_filter),
 	NUMBERED_DIR("task", 0555, &tasks),
 	{ 0 },
 };
