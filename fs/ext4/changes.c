@@ -12,7 +12,9 @@
  * Locking:	all of it: fs->change.
  * Limits:	1/256 of the disk, at most 2 MiB (16,383 records).  The oldest makes room.
  * Failure:	a disk that is too small or too full, or whose inode 5 is in use, does without, and
- *		one line says so.  A slot that is damaged, or not of this ring, is empty.
+ *		one line says so; also one whose record cannot be read, unless changes may be asked
+ *		for again: then the mount is refused, as doing one twice may destroy what a program
+ *		has written.  A slot that is damaged, or not of this ring, is empty.
  * See:		docs/design/storage.md
  */
 #define PR_FMT "ext4: "
@@ -418,8 +420,16 @@ static int open_or_make(struct ext4_fs *fs, const char **why)
 int ext4_changes_start(struct ext4_fs *fs)
 {
 	const char *why = "";
-	const int err = open_or_make(fs, &why);
+	int err = open_or_make(fs, &why);
 
+	if (err == -EIO && fs->repeats)
+		return ext4_refuse(fs, err,
+				   "the record of changes (inode 5) cannot be read, and "
+				   "changes may be asked for again");
+	if (err == -EIO) {
+		why = "it cannot be read";
+		err = 1;
+	}
 	if (err == 1)
 		pr_info("%s: no record of changes: %s; a change repeated after a restart is done "
 			"twice\n",

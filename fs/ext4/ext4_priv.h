@@ -121,6 +121,7 @@ struct ext4_fs {
 	struct list_head nameless;         /* inodes without a name, held; change */
 	uint32_t nr_unfreed;               /* of these; change */
 	struct ext4_changes *changes_done; /* const; NULL: there is no record */
+	bool repeats;                      /* const: as fs_mount_options says */
 
 	atomic64_t data_reads;
 	atomic64_t data_bytes;

@@ -72,6 +72,8 @@ int __must_check ext4_op_restart(struct ext4_op *op, uint32_t credits);
  * new transaction, before which @in, consistent as it is, is written.
  */
 int __must_check ext4_op_step(struct ext4_op *op, struct ext4_inode *in);
+/* The same for a step that needs @credits, at most ext4_max_credits(). */
+int __must_check ext4_op_big_step(struct ext4_op *op, struct ext4_inode *in, uint32_t credits);
 /* An error that leaves metadata half changed: no more writing. */
 int ext4_op_abort(struct ext4_op *op, int err, const char *what);
 struct fs_time ext4_op_now(const struct ext4_op *op);
@@ -173,7 +175,12 @@ int __must_check ext4_extent_shrink(struct ext4_op *op, struct ext4_inode *in);
 /* Make [@lblk, +@len), which is mapped, written or unwritten. */
 int __must_check ext4_extent_mark(struct ext4_op *op, struct ext4_inode *in, uint32_t lblk,
 				  uint32_t len, bool unwritten);
-/* Move all extents from @from on towards the start by @down blocks, where there is a hole. */
+/* How many nodes of the tree, the inode's own not counted, speak about blocks from @from on. */
+int __must_check ext4_extent_count_nodes(struct ext4_inode *in, uint32_t from, uint32_t *nr);
+/*
+ * Move all extents from @from on towards the start by @down blocks, where there is a hole.  The
+ * handle has a credit for each node that ext4_extent_count_nodes() counts; restarts no transaction.
+ */
 int __must_check ext4_extent_shift(struct ext4_op *op, struct ext4_inode *in, uint32_t from,
 				   uint32_t down);
 

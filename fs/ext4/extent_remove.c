@@ -90,6 +90,18 @@ int ext4_extent_shrink(struct ext4_op *op, struct ext4_inode *in)
 	return err;
 }
 
+/* Where the leaf behind that of @p begins, or the end of all. */
+static uint64_t next_leaf(const struct ext4_path *p)
+{
+	for (unsigned int l = p->depth; l-- > 0;) {
+		const int i = p->level[l].at + 1;
+
+		if ((uint32_t)i < ext4_node_entries(p->level[l].hdr))
+			return le32_to_cpu(indexes_of(p->level[l].hdr)[i].lblk);
+	}
+	return (uint64_t)UINT32_MAX + 1;
+}
+
 /*
  * Find the first extent that has blocks in [@from, @to), and the part of it in there.  1: there is
  * none.  The path stays held on success.
@@ -101,7 +113,7 @@ static int find_cut(struct ext4_inode *in, uint64_t from, uint64_t to, struct ex
 		struct ext4_extent_header *hdr;
 		const struct ext4_extent *e;
 		int err = ext4_path_find(in, (uint32_t)from, p);
-		uint64_t next = to, start, end;
+		uint64_t next, start, end;
 		int at;
 
 		if (err)
@@ -130,14 +142,7 @@ static int find_cut(struct ext4_inode *in, uint64_t from, uint64_t to, struct ex
 			return 1;
 		}
 		/* Behind this leaf's last extent: on where the next one begins. */
-		for (unsigned int l = p->depth; l-- > 0;) {
-			const int i = p->level[l].at + 1;
-
-			if ((uint32_t)i < ext4_node_entries(p->level[l].hdr)) {
-				next = le32_to_cpu(indexes_of(p->level[l].hdr)[i].lblk);
-				break;
-			}
-		}
+		next = next_leaf(p);
 		ext4_path_put(p);
 		if (next <= from)
 			return ext4_corrupt(in->fs, "inode %u: extents out of order", in->ino);
@@ -315,9 +320,36 @@ int ext4_extent_mark(struct ext4_op *op, struct ext4_inode *in, uint32_t lblk, u
 	return err;
 }
 
+int ext4_extent_count_nodes(struct ext4_inode *in, uint32_t from, uint32_t *nr)
+{
+	uint64_t last[EXT4_EXTENT_MAX_DEPTH + 1] = { 0 }, at = from;
+	struct ext4_path p;
+	int err;
+
+	*nr = 0;
+	while (at <= UINT32_MAX) {
+		uint64_t next;
+
+		err = ext4_path_find(in, (uint32_t)at, &p);
+		if (err)
+			return err;
+		for (unsigned int l = 1; l <= p.depth; l++) {
+			*nr += p.level[l].buf->block != last[l];
+			last[l] = p.level[l].buf->block;
+		}
+		next = next_leaf(&p);
+		ext4_path_put(&p);
+		if (next <= at)
+			return ext4_corrupt(in->fs, "inode %u: extents out of order", in->ino);
+		at = next;
+	}
+	return 0;
+}
+
 /*
  * The order of extents stays as it is, and so do the nodes: only their numbers change.  The hole
- * that the caller made keeps extents apart.
+ * that the caller made keeps extents apart.  All is one transaction: half of it is no file that
+ * anybody wrote, and a second try would move what has been moved.
  */
 int ext4_extent_shift(struct ext4_op *op, struct ext4_inode *in, uint32_t from, uint32_t down)
 {
@@ -329,9 +361,6 @@ int ext4_extent_shift(struct ext4_op *op, struct ext4_inode *in, uint32_t from, 
 
 	ASSERT(from >= down);
 	for (;;) {
-		err = ext4_op_step(op, in);
-		if (err)
-			return err;
 		err = find_cut(in, at, (uint64_t)UINT32_MAX + 1, &p, &c);
 		if (err)
 			return err == 1 ? 0 : err;

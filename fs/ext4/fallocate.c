@@ -86,16 +86,30 @@ static int zero_range(struct ext4_op *op, struct ext4_inode *in, uint64_t off, u
 	return err;
 }
 
+/* The inode, and nodes that the tree may gain when a part of the map is removed. */
+#define COLLAPSE_MORE (2 * EXT4_EXTENT_MAX_DEPTH + 1)
+
+/*
+ * First the part becomes a hole, which may take several transactions and may be done again after a
+ * crash; then what is behind it moves, in one, in which the change's id is recorded as well.
+ */
 static int collapse(struct ext4_op *op, struct ext4_inode *in, uint64_t off, uint64_t end)
 {
 	const uint64_t bs = in->fs->block_size;
+	uint32_t nr;
 	int err;
 
 	if (!(in->flags & EXT4_FL_EXTENTS))
 		return -EOPNOTSUPP;
 	if (off % bs || end % bs || end >= in->size)
 		return -EINVAL;
-	err = ext4_map_remove(op, in, off / bs, end / bs);
+	err = ext4_extent_count_nodes(in, (uint32_t)(off / bs), &nr);
+	if (!err && nr + COLLAPSE_MORE + EXT4_CHANGE_CREDITS > ext4_max_credits(in->fs))
+		err = -EOPNOTSUPP; /* more extents than the journal takes at once */
+	if (!err)
+		err = ext4_map_remove(op, in, off / bs, end / bs);
+	if (!err)
+		err = ext4_op_big_step(op, in, nr + COLLAPSE_MORE);
 	if (!err)
 		err = ext4_extent_shift(op, in, (uint32_t)(end / bs), (uint32_t)((end - off) / bs));
 	if (!err)

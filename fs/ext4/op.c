@@ -119,14 +119,19 @@ bool ext4_op_more(struct ext4_op *op, uint32_t credits)
 	return !ext4_extend(op->h, credits) && !ext4_reserve_fill(op->fs, credits);
 }
 
-int ext4_op_step(struct ext4_op *op, struct ext4_inode *in)
+int ext4_op_big_step(struct ext4_op *op, struct ext4_inode *in, uint32_t credits)
 {
 	int err;
 
-	if (ext4_op_more(op, EXT4_CREDITS_MAP))
+	if (ext4_op_more(op, credits))
 		return 0;
 	err = ext4_inode_write(op, in);
-	return err ? err : ext4_op_restart(op, EXT4_CREDITS_MAP);
+	return err ? err : ext4_op_restart(op, credits);
+}
+
+int ext4_op_step(struct ext4_op *op, struct ext4_inode *in)
+{
+	return ext4_op_big_step(op, in, EXT4_CREDITS_MAP);
 }
 
 int ext4_op_abort(struct ext4_op *op, int err, const char *what)

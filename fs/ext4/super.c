@@ -365,6 +365,7 @@ static struct ext4_fs *fs_new(struct blkdev *bd, const struct fs_mount_options *
 	fs->bd = bd;
 	fs->why = opt ? opt->why : NULL;
 	fs->why_size = opt ? opt->why_size : 0;
+	fs->repeats = opt && opt->repeats;
 	mutex_init(&fs->super_lock, "ext4-super", RANK_FS_SUPER);
 	mutex_init(&fs->orphan_lock, "ext4-orphans", RANK_FS_ORPHAN);
 	list_init(&fs->orphans);

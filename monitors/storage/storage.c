@@ -17,6 +17,7 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 	const struct fs_mount_options fs_opt = {
 		.cache_bytes = opt->cache_bytes,
 		.writable = opt->write,
+		.repeats = opt->again,
 		.why = opt->why,
 		.why_size = opt->why_size,
 	};

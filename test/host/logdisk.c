@@ -33,6 +33,7 @@ struct logdisk {
 	size_t max_events;
 	size_t fail_at;
 	bool reads_fail; /* atomic */
+	uint64_t bad_from, bad_to;
 };
 
 static void *must(void *p)
@@ -71,6 +72,8 @@ static int transfer(struct logdisk *d, const struct blk_req *req)
 	for (unsigned int i = 0; i < req->nr_segs; i++) {
 		const struct blk_seg *seg = &req->segs[i];
 
+		if (req->op == BLK_READ && at < d->bad_to && at + seg->len > d->bad_from)
+			return -EIO;
 		if (req->op == BLK_WRITE) {
 			record(d, at, seg->buf, seg->len, req->flags & BLK_FUA);
 			memcpy(d->now + at, seg->buf, seg->len);
@@ -163,6 +166,12 @@ void logdisk_fail_at(struct logdisk *d, size_t nr)
 void logdisk_fail_reads(struct logdisk *d, bool fail)
 {
 	__atomic_store_n(&d->reads_fail, fail, __ATOMIC_SEQ_CST);
+}
+
+void logdisk_fail_range(struct logdisk *d, uint64_t from, uint64_t to)
+{
+	d->bad_from = from;
+	d->bad_to = to;
 }
 
 static void save(const uint8_t *data, uint64_t len, const char *path)

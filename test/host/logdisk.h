@@ -26,6 +26,8 @@ size_t logdisk_nr_events(const struct logdisk *d);
 void logdisk_fail_at(struct logdisk *d, size_t nr);
 /* From now on all reads fail, or none. */
 void logdisk_fail_reads(struct logdisk *d, bool fail);
+/* From now on reads that touch bytes [@from, @to) fail; 0, 0: none. */
+void logdisk_fail_range(struct logdisk *d, uint64_t from, uint64_t to);
 /*
  * Write to @path what the disk may hold after a power cut behind event number @at: every write that
  * a flush or FUA made durable, and each of the others whole, in part

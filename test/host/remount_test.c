@@ -36,6 +36,8 @@ struct fixture {
 	struct ktest *t;
 	char dir[64];
 	char why[160];
+	bool repeats;              /* fs_mount_options.repeats of mount_image() */
+	uint64_t bad_from, bad_to; /* bytes of the disk that it cannot read */
 	struct logdisk *disk;
 	struct fs *fs;
 	struct fs_inode *root;
@@ -76,11 +78,13 @@ static int mount_image(struct fixture *r)
 	const struct fs_mount_options opt = { .cache_bytes = 256u << 10,
 					      .writable = true,
 					      .manual_commit = true,
+					      .repeats = r->repeats,
 					      .why = r->why,
 					      .why_size = sizeof(r->why) };
 	int err;
 
 	r->disk = logdisk_open(path_of(r, "image"));
+	logdisk_fail_range(r->disk, r->bad_from, r->bad_to);
 	err = ext4_mount(logdisk_bd(r->disk), &opt, &r->fs);
 	if (err) {
 		r->fs = NULL;
@@ -558,6 +562,61 @@ static void changes_are_recorded_with_the_tree(struct ktest *t)
 	}
 }
 
+/* The first four blocks of the record. */
+static struct ext4_map record_blocks(struct fixture *r)
+{
+	struct fs_inode *in =
+		&ext4_inode_get_special(container_of(r->fs, struct ext4_fs, base), 5)->base;
+	struct ext4_map map;
+
+	MUST(!IS_ERR(in) && !ext4_map(in, 0, 4, &map) && map.len == 4);
+	fs_inode_put(in);
+	return map;
+}
+
+/*
+ * A record that the device cannot read: changes that may come again must not be done twice, so they
+ * are not done at all; otherwise the disk is used without a record.
+ */
+static void an_unreadable_record(struct ktest *t)
+{
+	const struct fs_new what = { .mode = S_IFREG | 0644 };
+	struct fs_done done;
+	struct fs_inode *in;
+	struct ext4_map map;
+	struct fixture r;
+
+	start_sized(&r, t, "-b 4096 -t ext4 -J size=4", "16M");
+	in = fs_create(r.root, "a", 1, &what, numbered(1));
+	MUST(!IS_ERR(in));
+	fs_inode_put(in);
+	map = record_blocks(&r);
+	unmount(&r);
+
+	r.bad_from = (map.block + 2) * 4096;
+	r.bad_to = r.bad_from + 512;
+	r.repeats = true;
+	EXPECT_EQ(t, mount_image(&r), -EIO);
+	EXPECT_TRUE(t, strstr(r.why, "the record of changes (inode 5) cannot be read") != NULL);
+
+	r.repeats = false;
+	MUST(!mount_image(&r));
+	EXPECT_FALSE(t, fs_is_read_only(r.fs));
+	EXPECT_EQ(t, fs_change_find(r.fs, CLIENT, 1, &done), -ENOENT);
+	EXPECT_EQ(t, fs_unlink(r.root, "a", 1, numbered(2)), 0);
+	EXPECT_EQ(t, fs_change_find(r.fs, CLIENT, 2, &done), -ENOENT);
+	unmount(&r);
+	expect_clean(&r);
+
+	/* The device reads it again: what it says is still so. */
+	r.bad_from = r.bad_to = 0;
+	r.repeats = true;
+	MUST(!mount_image(&r));
+	EXPECT_EQ(t, fs_change_find(r.fs, CLIENT, 1, &done), 0);
+	unmount(&r);
+	finish(&r);
+}
+
 /* Overwrite the record's blocks, some or all, with what no checksum fits. */
 static void damaged_records_are_ignored(struct ktest *t)
 {
@@ -577,9 +636,7 @@ static void damaged_records_are_ignored(struct ktest *t)
 		MUST(!IS_ERR(in));
 		fs_inode_put(in);
 	}
-	in = &ext4_inode_get_special(container_of(r.fs, struct ext4_fs, base), 5)->base;
-	MUST(!IS_ERR(in) && !ext4_map(in, 0, 4, &map) && map.len == 4);
-	fs_inode_put(in);
+	map = record_blocks(&r);
 	unmount(&r);
 	expect_clean(&r);
 
@@ -633,6 +690,7 @@ static const struct ktest_case remount_cases[] = {
 	KTEST(hostile_chains),
 	KTEST(an_index_takes_no_removed_names),
 	KTEST(changes_are_recorded_with_the_tree),
+	KTEST(an_unreadable_record),
 	KTEST(damaged_records_are_ignored),
 	KTEST(a_small_disk_has_no_record),
 	{ 0 },

@@ -48,6 +48,7 @@ struct fs_mount_options {
 	uint64_t cache_bytes; /* blocks of metadata; 0: the file system's default */
 	bool writable;        /* changes are allowed, if the device and the disk allow them */
 	bool manual_commit;   /* for tests: transactions are not committed by age */
+	bool repeats;         /* changes that an earlier mount did may be asked for again */
 	uint32_t max_inodes;  /* unused inodes kept; 0: the file system's default */
 	char *why;            /* where to put the reason when mounting fails, or NULL */
 	size_t why_size;
