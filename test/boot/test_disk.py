@@ -236,10 +236,12 @@ def test_a_database(tmp_path):
 
 
 def test_calls(tmp_path):
-    """Holes, times, synchronisation, files without a name, allocation: as on Linux."""
+    """Holes, times, synchronisation, files without a name, allocation, FIFOs: as on Linux."""
     program = build_programs() / "glibc-static/diskcalls"
+    fifos = build_programs() / "glibc-static/fifos"
     tree = image.Tree()
     tree.files["/data/diskcalls"] = str(program)
+    tree.files["/data/fifos"] = str(fifos)
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
     there.mkdir()
@@ -250,6 +252,9 @@ def test_calls(tmp_path):
         if subprocess.run(["stat", "-fc", "%T", tmp_path], capture_output=True,
                           text=True).stdout.strip() == "ext2/ext3":  # fmt: skip
             assert got.out == on_host([str(program), str(there)]).out
+        got = cluster.run(["/data/fifos", "/work"])
+        assert (got.status, got.err) == (0, b"")
+        assert got.out == on_host([str(fifos), str(there)]).out
         got = cluster.run([BUSYBOX, "sh", "-c", "echo kept > /work/kept; /usr/bin/busybox sync"])
         assert (got.status, got.err) == (0, b"")
     finally:

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * FIFOs in /dev/shm: which open waits for which other, what reads, writes and polls answer,
- * names that go away. Prints the same as on Linux.
+ * FIFOs: which open waits for which other, what reads, writes and polls answer, names that go away.
+ * Prints the same as on Linux.
+ *
+ * usage: fifos [DIR]: in a new directory below DIR (/dev/shm)
  */
 #include "alarms.h"
 #include "state.h"
@@ -13,7 +15,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-static char dir[] = "/dev/shm/fifos.XXXXXX";
+static char dir[128];
 
 static long call(const char *what, long ret)
 {
@@ -184,8 +186,9 @@ static void without_names(void)
 	call("unlink", unlink("f"));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	snprintf(dir, sizeof(dir), "%s/fifos.XXXXXX", argc > 1 ? argv[1] : "/dev/shm");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	signal(SIGPIPE, SIG_IGN);
 	CHECK(mkdtemp(dir) && chdir(dir) == 0);

@@ -37,6 +37,7 @@
 #include <processor/client/file_node.h>
 #include <processor/client/storage.h>
 #include <processor/excache/object.h>
+#include <processor/ipc/pipe.h>
 #include <processor/process/process.h>
 
 #include "dirent_private.h"
@@ -156,6 +157,8 @@ static void storagefs_release(struct inode *inode)
 	hlist_del(&si->link);
 	gone = si->gone;
 	spin_unlock(&table.lock);
+	if (si->pipe)
+		pipe_put(si->pipe);
 	if (gone && !inode_is_dir(inode)) {
 		storagefs_end_use(si);
 		return;
@@ -518,12 +521,52 @@ static int storagefs_text(struct inode *inode, char *buf, size_t size)
 
 /* --- contents ------------------------------------------------------------------------ */
 
+/* The pipe behind a FIFO, which stays as long as its inode is in use. ERR_PTR(-ENOMEM) */
+static struct pipe *pipe_of_inode(struct storage_inode *si)
+{
+	struct pipe *made, *p;
+
+	spin_lock(&table.lock);
+	p = si->pipe;
+	spin_unlock(&table.lock);
+	if (p)
+		return p;
+	made = pipe_create();
+	if (IS_ERR(made))
+		return made;
+	spin_lock(&table.lock);
+	if (!si->pipe)
+		si->pipe = made;
+	p = si->pipe;
+	spin_unlock(&table.lock);
+	if (p != made)
+		pipe_put(made);
+	return p;
+}
+
+static int open_fifo(struct inode *inode, struct file *f)
+{
+	const struct file_ops *was = f->ops;
+	struct pipe *p = pipe_of_inode(storage_inode_of(inode));
+	int err;
+
+	if (IS_ERR(p))
+		return PTR_ERR(p);
+	f->ops = &fifo_ops;
+	err = fifo_open(f, p);
+	if (err)
+		f->ops = was; /* it has no pipe that could be released */
+	return err;
+}
+
 static int storagefs_open(struct inode *inode, struct file *f)
 {
 	struct object *object;
 
+	if (inode->mode == S_IFIFO)
+		return open_fifo(inode, f);
 	if (inode->mode != S_IFREG)
-		return -ENXIO; /* a device or pipe that nothing serves */
+		return -ENXIO; /* a device that nothing serves, or a socket */
 	ASSERT(f->inode == inode && !f->object);
 	if (!inode->type->read_only)
 		return live_open(f);

@@ -8,6 +8,7 @@
 
 #include "inode.h"
 
+struct pipe;
 struct workqueue;
 
 struct storage_fs { /* of one storage node */
@@ -21,6 +22,7 @@ struct storage_inode {
 	struct hlist_node link;       /* table lock */
 	struct file_id file;          /* const */
 	char *path;                   /* table lock: canonical; NULL: not known any more */
+	struct pipe *pipe;            /* table lock: of a FIFO that was opened; set once */
 	bool gone;                    /* table lock: its last name was removed */
 	uint32_t leaving;             /* table lock: removals of a name of it that are under way */
 	struct storage_inode *moving; /* of storagefs_moved(), under its mutex */
