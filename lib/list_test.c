@@ -128,8 +128,47 @@ static void hash_lists(struct ktest *t)
 	EXPECT_TRUE(t, hlist_empty(&head));
 }
 
+static bool is_after(const struct list_head *a, const struct list_head *b)
+{
+	return container_of(a, struct item, link)->value / 10 >
+	       container_of(b, struct item, link)->value / 10;
+}
+
+/* By tens; the ones show that equal entries keep their order. */
+static void sorting(struct ktest *t)
+{
+	static struct item items[1000];
+	uint32_t state = 1;
+
+	for (int n = 0; n < 1000; n = n < 20 ? n + 1 : n * 3) {
+		const struct item *it;
+		LIST_HEAD(head);
+		int seen = 0, last = -1;
+
+		for (int i = 0; i < n; i++) {
+			state = state * 1103515245 + 12345;
+			items[i].value = (int)(state >> 16) % 50 * 10;
+			list_add_tail(&items[i].link, &head);
+		}
+		list_sort(&head, is_after);
+		list_for_each_entry(it, &head, link) {
+			const int place = it->value / 10 * 1000 + (int)(it - items);
+
+			EXPECT_GT(t, place, last);
+			last = place;
+			seen++;
+		}
+		EXPECT_EQ(t, seen, n);
+		list_for_each_entry_reverse(it, &head, link)
+			seen--;
+		EXPECT_EQ(t, seen, 0);
+	}
+}
+
 static const struct ktest_case list_cases[] = {
-	KTEST(add_and_order), KTEST(delete_while_walking), KTEST(splice), KTEST(hash_lists), { 0 },
+	KTEST(add_and_order), KTEST(delete_while_walking),
+	KTEST(splice),        KTEST(hash_lists),
+	KTEST(sorting),       { 0 },
 };
 static const struct ktest_suite list_suite = { .name = "lib.list", .cases = list_cases };
 KTEST_SUITE(list_suite);

@@ -5,6 +5,8 @@
  * Flow:	a flush takes runs of consecutive dirty pages off the file's list, one MS_WRITE
  *		each, until it meets its own mark: what became dirty before the mark is with
  *		storage then, and what becomes dirty meanwhile waits behind it.
+ * Ordering:	in order of their places, and with each run the size up to its end: a power cut
+ *		leaves a shorter file, and no place within it that was not written.
  * Context:	threads. Readers find a page that is being written, and may send it.
  */
 #define PR_FMT "files: "
@@ -13,6 +15,7 @@
 #include <kernel/time.h>
 #include <lib/alloc.h>
 #include <lib/errno.h>
+#include <lib/list.h>
 #include <lib/string.h>
 
 #include "page_cache_private.h"
@@ -180,8 +183,36 @@ struct flush_run {
 	struct ms_write_req req;
 	struct mpage *pages[MS_WRITE_MAX_PAGES];
 	struct list_head mark; /* in file_live.dirty, between mpage.link's */
+	uint64_t size;         /* the file's, when the mark was set */
 	bool last;
 };
+
+static bool is_behind(const struct list_head *a, const struct list_head *b)
+{
+	return container_of(a, struct mpage, link)->index >
+	       container_of(b, struct mpage, link)->index;
+}
+
+static void set_mark(struct page_cache *pc, struct cached_file *cf, struct flush_run *run)
+{
+	spin_lock(&pc->lock);
+	list_sort(&cf->live->dirty, is_behind);
+	list_add_tail(&run->mark, &cf->live->dirty);
+	run->size = cf->size;
+	spin_unlock(&pc->lock);
+}
+
+/* How long the file is, as far as storage has its bytes when it has those of the run. */
+static uint64_t size_with_locked(struct page_cache *pc, const struct cached_file *cf,
+				 const struct flush_run *run, uint32_t nr) __must_hold(&pc->lock)
+{
+	uint64_t size = run->last ? run->size : 0;
+
+	assert_spin_held(&pc->lock);
+	if (nr)
+		size = MAX(size, (run->pages[nr - 1]->index + 1) << PAGE_SHIFT);
+	return MIN(cf->size, MAX(size, cf->live->disk_size));
+}
 
 /* The next run of consecutive pages before the mark; without one only the size is sent. */
 static void take_run(struct page_cache *pc, struct cached_file *cf, struct flush_run *run,
@@ -205,13 +236,13 @@ static void take_run(struct page_cache *pc, struct cached_file *cf, struct flush
 		.file = cf->file,
 		.epoch = lf->epoch,
 		.pgoff = nr ? run->pages[0]->index : 0,
-		.size = cf->size,
+		.size = size_with_locked(pc, cf, run, nr),
 		.mtime_s = lf->mtime_s,
 		.mtime_ns = lf->mtime_ns,
 		.nr_pages = nr,
 		.flags = run->last ? flags : 0,
 	};
-	lf->size_dirty = false;
+	lf->size_dirty = run->req.size < cf->size;
 	spin_unlock(&pc->lock);
 }
 
@@ -310,9 +341,7 @@ int file_flush_locked(struct memory *m, struct cached_file *cf, uint32_t flags)
 	assert_mutex_held(&cf->live->flush);
 	if (!run)
 		return -ENOMEM;
-	spin_lock(&pc->lock);
-	list_add_tail(&run->mark, &cf->live->dirty);
-	spin_unlock(&pc->lock);
+	set_mark(pc, cf, run);
 	do {
 		int status;
 

@@ -77,6 +77,14 @@ static inline bool list_is_last(const struct list_head *node, const struct list_
 	return node->next == head;
 }
 
+/* Must @a stand behind @b? False for equal ones, which keep their order. */
+typedef bool (*list_after_fn)(const struct list_head *a, const struct list_head *b);
+/*
+ * Put a list of less than 2^32 entries in order: n log n questions, n for a list that is in order.
+ * From list_sort.c.
+ */
+void list_sort(struct list_head *head, list_after_fn after);
+
 /* Move all of @from to the back of @to; @from is empty afterwards. */
 static inline void list_splice_tail(struct list_head *from, struct list_head *to)
 {

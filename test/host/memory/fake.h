@@ -39,6 +39,7 @@ struct fake_disk {
 	uint32_t node;  /* that has the claim, or 0 */
 	uint64_t epoch;
 	uint64_t writes, syncs; /* MS_WRITE served, and those with the flag */
+	uint64_t holes_seen;    /* pages inside the size that begin with 0, after each MS_WRITE */
 	int error;              /* MS_WRITE and MS_CHANGE end with it */
 	uint64_t max_size;      /* bytes; 0: no limit but the fake's */
 	bool removed;           /* the file has no name and no inode any more */

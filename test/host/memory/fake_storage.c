@@ -117,6 +117,8 @@ static int serve_write(struct fake *f, uint32_t from, const void *body, uint32_t
 	set_size(f, req.file.ino, req.size);
 	f->files[req.file.ino - 1].version++;
 	d->writes++;
+	for (uint64_t pos = 0; pos < req.size; pos += PAGE_SIZE)
+		d->holes_seen += !d->bytes[pos];
 	d->syncs += req.flags & MS_WRITE_SYNC;
 	return reply_state(f, &req.file, reply);
 }

@@ -131,6 +131,24 @@ static void a_sync_takes_one_write(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* Written backwards: the size that storage has is never ahead of the bytes. */
+static void the_size_comes_with_the_bytes(struct ktest *t)
+{
+	static uint8_t page[PAGE_SIZE];
+	struct fake f;
+
+	start(&f, 1, 0);
+	f.mem[0].page_cache.dirty_max = 200;
+	memset(page, 'x', sizeof(page));
+	for (uint64_t i = 100; i-- > 0;)
+		ASSERT_EQ(t, write_at(&f, 0, i * PAGE_SIZE, page, sizeof(page) - i, 0), 0);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, f.disks[0].holes_seen, 0);
+	EXPECT_EQ(t, f.disks[0].writes, 4);
+	EXPECT_EQ(t, f.files[0].size, 100 * PAGE_SIZE - 99);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static void parts_of_a_page_from_two_writers(struct ktest *t)
 {
 	uint8_t want[PAGE_SIZE];
@@ -643,6 +661,7 @@ static void as_a_model_says(struct ktest *t)
 
 static const struct ktest_case cases[] = {
 	KTEST(a_sync_takes_one_write),
+	KTEST(the_size_comes_with_the_bytes),
 	KTEST(parts_of_a_page_from_two_writers),
 	KTEST(pages_under_way_stay_readable),
 	KTEST(writers_wait_at_the_limit),
