@@ -9,6 +9,7 @@
  *	fswork IMAGE bigdir N			N names in one directory, half of them removed
  *	fswork IMAGE damage SEED N		N changes while the disk's metadata is overwritten
  *	fswork IMAGE bigfile			bytes far behind 4 GiB, and a fragmented file
+ *	fswork IMAGE mount			nothing but a mount, with all that it repairs
  *
  * Exit status: 0, or 1 with the reason on stderr.
  */
@@ -60,6 +61,8 @@ static int run(int argc, char **argv, struct blkdev *disk)
 		return work_damage(disk, strtoul(argv[3], NULL, 0), strtoul(argv[4], NULL, 0));
 	if (!strcmp(argv[2], "bigfile"))
 		return work_bigfile();
+	if (!strcmp(argv[2], "mount"))
+		return work_mount();
 	fprintf(stderr, "fswork: what is %s?\n", argv[2]);
 	return 2;
 }
@@ -80,7 +83,8 @@ int main(int argc, char **argv)
 	int err, ret;
 
 	if (argc < 3) {
-		fprintf(stderr, "usage: fswork IMAGE random SEED N|fill|inodes|bigdir N|bigfile\n");
+		fprintf(stderr, "usage: fswork IMAGE random SEED N|fill|inodes|bigdir N|bigfile|"
+				"mount\n");
 		return 2;
 	}
 	bd = filedisk_open(argv[1], false);

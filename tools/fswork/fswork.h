@@ -18,3 +18,5 @@ int work_fill(void);
 int work_inodes(void);
 int work_bigdir(unsigned long nr);
 int work_bigfile(void);
+/* The journal is replayed and orphans go. */
+int work_mount(void);

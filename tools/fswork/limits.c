@@ -201,3 +201,9 @@ int work_bigfile(void)
 	fs_inode_put(root);
 	return err ? fail("a file with many extents", err) : 0;
 }
+
+int work_mount(void)
+{
+	fs_orphans_release(fs);
+	return fs_sync(fs) ? fail("sync", 0) : 0;
+}
