@@ -227,11 +227,17 @@ struct inode_ops {
 	int (*text)(struct inode *inode, char *buf, size_t size);
 };
 
+struct inode;
+struct inode_watch {
+	void (*put)(struct inode *inode); /* does the work of inode_put() */
+};
+
 struct inode {
 	const struct inode_ops *ops; /* const */
 	const struct fs_type *type;  /* const */
 	refcount_t refs;
-	uint32_t mode; /* const: type bits only */
+	uint32_t mode;                   /* const: type bits only */
+	const struct inode_watch *watch; /* atomic: somebody watches it (notify.h); or NULL */
 };
 
 static inline void inode_init(struct inode *inode, const struct fs_type *type,
@@ -240,6 +246,7 @@ static inline void inode_init(struct inode *inode, const struct fs_type *type,
 	inode->ops = ops;
 	inode->type = type;
 	inode->mode = mode & S_IFMT;
+	inode->watch = NULL;
 	refcount_set(&inode->refs, 1);
 }
 
@@ -250,7 +257,11 @@ static inline void inode_get(struct inode *inode)
 
 static inline void inode_put(struct inode *inode)
 {
-	if (inode && refcount_dec_and_test(&inode->refs))
+	const struct inode_watch *watch = inode ? READ_ONCE(inode->watch) : NULL;
+
+	if (unlikely(watch))
+		watch->put(inode);
+	else if (inode && refcount_dec_and_test(&inode->refs))
 		inode->ops->release(inode);
 }
 
