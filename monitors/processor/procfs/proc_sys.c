@@ -11,6 +11,7 @@
 #include <processor/process/core.h>
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
+#include <processor/vfs/notify.h>
 
 #include "proc_private.h"
 #include "system_private.h"
@@ -260,9 +261,38 @@ static const struct pseudo_node vm_nodes[] = {
 	{ 0 },
 };
 
+#define INOTIFY_LIMIT(name, var)                                                             \
+	static SHOW(show_##name)                                                             \
+	{                                                                                    \
+		text_printf(t, "%u\n", READ_ONCE(var));                                      \
+		return 0;                                                                    \
+	}                                                                                    \
+	static int store_##name(const struct pseudo_subject *s, const char *buf, size_t len) \
+	{                                                                                    \
+		uint64_t value;                                                              \
+		const int err = text_number(buf, len, INT32_MAX, &value);                    \
+                                                                                             \
+		if (!err)                                                                    \
+			WRITE_ONCE(var, (uint32_t)value);                                    \
+		return err;                                                                  \
+	}
+
+INOTIFY_LIMIT(max_queued_events, notify_max_events)
+INOTIFY_LIMIT(max_user_instances, notify_max_groups)
+INOTIFY_LIMIT(max_user_watches, notify_max_watches)
+
+static const struct pseudo_node inotify_nodes[] = {
+	PSEUDO_WRITABLE("max_queued_events", 0644, show_max_queued_events, store_max_queued_events),
+	PSEUDO_WRITABLE("max_user_instances", 0644, show_max_user_instances,
+			store_max_user_instances),
+	PSEUDO_WRITABLE("max_user_watches", 0644, show_max_user_watches, store_max_user_watches),
+	{ 0 },
+};
+
 static const struct pseudo_node fs_nodes[] = {
 	PSEUDO_FILE("file-max", 0444, show_file_max),
 	PSEUDO_FILE("file-nr", 0444, show_file_nr),
+	PSEUDO_DIR("inotify", inotify_nodes),
 	PSEUDO_FILE("nr_open", 0444, show_nr_open),
 	PSEUDO_FILE("pipe-max-size", 0444, show_pipe_max),
 	PSEUDO_FILE("protected_hardlinks", 0444, show_zero),

@@ -13,15 +13,20 @@
 
 #include "at_private.h"
 #include "file.h"
+#include "notify.h"
 
 /* @ch on the file at @at; permissions have been checked. */
 static int change(const struct path *at, const struct attr_change *ch)
 {
 	struct inode *inode = at->inode;
+	int err;
 
 	if (!inode->ops->setattr)
 		return inode->type->create_error ? -EPERM : create_error(inode);
-	return inode->ops->setattr(inode, ch);
+	err = inode->ops->setattr(inode, ch);
+	if (!err)
+		notify_inode(inode, at->text, ch->valid & ATTR_SIZE ? IN_MODIFY : IN_ATTRIB);
+	return err;
 }
 
 /* The place of @fd with its attributes of now; files without a path cannot be changed. */
@@ -416,6 +421,8 @@ long sys_ftruncate(const struct syscall_args *args)
 		ret = file_size_allowed(args->a[1]);
 	if (!ret)
 		ret = f->inode->ops->setattr(f->inode, &ch);
+	if (!ret)
+		notify_file(f, IN_MODIFY);
 	file_put(f);
 	return ret;
 }

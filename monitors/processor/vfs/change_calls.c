@@ -18,6 +18,7 @@
 
 #include "at_private.h"
 #include "file.h"
+#include "notify.h"
 
 /* The last component of a path that is no name of an entry. */
 static bool is_special(const char *name)
@@ -59,7 +60,10 @@ static int create_in(const struct at_path *at, struct walk_result *res, struct n
 	how->name = res->name;
 	how->len = strlen(res->name);
 	new_owner(how, &at->cred, &res->parent.attr, mode);
-	return dir->ops->create(dir, how, out);
+	err = dir->ops->create(dir, how, out);
+	if (!err)
+		notify_created(dir, res->name, (mode & S_IFMT) == S_IFDIR);
+	return err;
 }
 
 /* Make a file of @mode, which has its type; @how may have a target or a device number. */
@@ -197,7 +201,10 @@ static int link_in(const struct at_path *to, struct walk_result *res, const stru
 		return err;
 	if (!dir->ops->link || inode_is_dir(old->inode))
 		return -EPERM;
-	return dir->ops->link(dir, res->name, strlen(res->name), old->inode);
+	err = dir->ops->link(dir, res->name, strlen(res->name), old->inode);
+	if (!err && notify_is_on())
+		notify_entry_slow(dir, res->name, old->inode, false, IN_CREATE);
+	return err;
 }
 
 static long do_link(int olddfd, uint64_t uold, int newdfd, uint64_t unew, uint32_t flags)
@@ -284,7 +291,10 @@ static int remove_once(const struct at_path *at, struct walk_result *res, bool r
 		return err;
 	if (rmdir != is_dir)
 		return rmdir ? -ENOTDIR : -EISDIR;
-	return dir->ops->remove(dir, res->name, strlen(res->name), res->at.inode);
+	err = dir->ops->remove(dir, res->name, strlen(res->name), res->at.inode);
+	if (!err)
+		notify_removed(dir, res->name, &res->at);
+	return err;
 }
 
 static int remove_at(const struct at_path *at, bool rmdir)
@@ -448,7 +458,12 @@ static int rename_found(struct rename_walk *r)
 		.target = r->new.at.inode,
 		.exchange = r->flags & RENAME_EXCHANGE,
 	};
-	return from->ops->rename(&args);
+	err = from->ops->rename(&args);
+	if (!err && notify_is_on())
+		notify_renamed_slow(
+			&args, r->old.at.text, r->new.parent.text,
+			args.target && (inode_is_dir(args.target) || r->new.at.attr.nlink <= 1));
+	return err;
 }
 
 static int rename_once(struct rename_walk *r)

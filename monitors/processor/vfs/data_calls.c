@@ -13,6 +13,7 @@
 #include "at_private.h"
 #include "file.h"
 #include "inode.h"
+#include "notify.h"
 #include "uio.h"
 
 #define FALLOC_ALL 0x7fu /* every flag that Linux knows */
@@ -53,6 +54,8 @@ long sys_fallocate(const struct syscall_args *args)
 	ret = check_fallocate(f, mode, (int64_t)args->a[2], (int64_t)args->a[3]);
 	if (!ret)
 		ret = f->ops->fallocate(f, (int)mode, args->a[2], args->a[3]);
+	if (!ret)
+		notify_file(f, IN_MODIFY);
 	file_put(f);
 	return ret;
 }

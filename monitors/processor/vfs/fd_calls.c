@@ -11,6 +11,7 @@
 
 #include "file.h"
 #include "inode.h"
+#include "notify.h"
 
 /* close(fd) */
 long sys_close(const struct syscall_args *args)
@@ -174,6 +175,8 @@ static long getdents(const struct syscall_args *args, bool old)
 		ret = -EFAULT;
 	else
 		ret = f->ops->getdents(f, args->a[1], (uint32_t)args->a[2], old);
+	if (ret >= 0)
+		notify_file(f, IN_ACCESS);
 	file_put(f);
 	return ret;
 }

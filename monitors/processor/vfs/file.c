@@ -18,6 +18,7 @@
 #include <processor/process/process.h>
 
 #include "inode.h"
+#include "notify.h"
 
 #define MIN_FILES 1024
 
@@ -73,6 +74,7 @@ void file_put(struct file *f)
 {
 	if (!refcount_dec_and_test(&f->refs))
 		return;
+	notify_file(f, file_writable(f) ? IN_CLOSE_WRITE : IN_CLOSE_NOWRITE);
 	if (!hlist_empty(&f->epitems))
 		epoll_file_gone(f);
 	if (f->async)

@@ -11,20 +11,31 @@
 #include <processor/syscall/syscall.h>
 
 #include "file.h"
+#include "notify.h"
 #include "uio.h"
 
 ssize_t file_read(struct file *f, struct uio *uio, uint64_t *pos)
 {
+	ssize_t n;
+
 	if (!file_readable(f))
 		return -EBADF;
-	return f->ops->read ? f->ops->read(f, uio, pos) : -EINVAL;
+	n = f->ops->read ? f->ops->read(f, uio, pos) : -EINVAL;
+	if (n > 0)
+		notify_file(f, IN_ACCESS);
+	return n;
 }
 
 ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos)
 {
+	ssize_t n;
+
 	if (!file_writable(f))
 		return -EBADF;
-	return f->ops->write ? f->ops->write(f, uio, pos) : -EINVAL;
+	n = f->ops->write ? f->ops->write(f, uio, pos) : -EINVAL;
+	if (n > 0)
+		notify_file(f, IN_MODIFY);
+	return n;
 }
 
 enum io_kind {

@@ -18,6 +18,7 @@
 
 #include "at_private.h"
 #include "file.h"
+#include "notify.h"
 
 #define OPEN_TRIES 16 /* of making a file that others make and remove meanwhile */
 
@@ -95,8 +96,11 @@ static struct file *open_inode(struct inode *inode, const char *text, const stru
 	if (!err && !plain && !(flags & O_NOCTTY))
 		tty_opened(f);
 	ASSERT(err || plain || f->ops != &path_ops); /* open() has said how to use it */
-	if (!err)
+	if (!err) {
+		notify_file(f, IN_OPEN);
 		return f;
+	}
+	f->flags |= O_PATH; /* no watch is told of its end */
 	f->ops = &path_ops; /* nothing to release but the inode */
 	file_put(f);
 	return ERR_PTR(err);
@@ -154,6 +158,7 @@ static struct file *open_existing(const struct fs_cred *cred, const struct path 
 			file_put(f);
 			return ERR_PTR(err);
 		}
+		notify_file(f, IN_MODIFY);
 	}
 	return f;
 }
@@ -211,6 +216,7 @@ static struct file *create_and_open(const struct fs_cred *cred, const struct wal
 	err = dir->ops->create(dir, &how, &inode);
 	if (err)
 		return ERR_PTR(err);
+	notify_created(dir, res->name, false);
 	f = open_new(inode, &res->parent, res->name, flags);
 	inode_put(inode);
 	return f;

@@ -16,6 +16,7 @@
 
 #include "at_private.h"
 #include "file.h"
+#include "notify.h"
 
 /* --- which file ------------------------------------------------------------------------ */
 
@@ -149,6 +150,8 @@ static long set(struct inode *inode, uint64_t uname, uint64_t uvalue, uint64_t s
 		ret = check(inode, name, true);
 	if (!ret)
 		ret = inode->ops->setxattr(inode, name, value, size, flags);
+	if (!ret)
+		notify_inode(inode, NULL, IN_ATTRIB);
 	kfree(value);
 	inode_put(inode);
 	return ret;
@@ -218,6 +221,8 @@ static long drop(struct inode *inode, uint64_t uname)
 		ret = check(inode, name, true);
 	if (!ret)
 		ret = inode->ops->setxattr(inode, name, NULL, 0, XATTR_REPLACE);
+	if (!ret)
+		notify_inode(inode, NULL, IN_ATTRIB);
 	inode_put(inode);
 	return ret;
 }
