@@ -242,6 +242,7 @@ def test_calls(tmp_path):
     tree = image.Tree()
     tree.files["/data/diskcalls"] = str(program)
     tree.files["/data/fifos"] = str(fifos)
+    tree.files["/data/inotifys"] = str(program.with_name("inotifys"))
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
     there.mkdir()
@@ -255,6 +256,9 @@ def test_calls(tmp_path):
         got = cluster.run(["/data/fifos", "/work"])
         assert (got.status, got.err) == (0, b"")
         assert got.out == on_host([str(fifos), str(there)]).out
+        got = cluster.run(["/data/inotifys", "/work"])
+        assert got.out.decode() == on_host([program.with_name("inotifys"), there]).out.decode()
+        assert (got.status, got.err) == (0, b"")
         got = cluster.run([BUSYBOX, "sh", "-c", "echo kept > /work/kept; /usr/bin/busybox sync"])
         assert (got.status, got.err) == (0, b"")
     finally:

@@ -84,7 +84,7 @@ static long make_fd(unsigned int i)
 	case 28:
 		return from_path("/proc/self/task", O_RDONLY | O_DIRECTORY);
 	case 29:
-		return RAW(SYS_eventfd2, 0, 1);
+		return RAW(SYS_inotify_init1, O_NONBLOCK);
 	case 30:
 		return RAW(SYS_socket, 1, 1, 0);
 	default:
