@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Random work on a disk beside models: one file beside its bytes (fsx.c), a tree beside the host's
+(treework.c), and files that sixteen programs on two processors share (shares.c).
+"""
+
+import pathlib
+import shutil
+import subprocess
+import time
+
+import pytest
+from boot import Running, build_programs, on_host
+from test_disk import check_clean, tree_of, tree_on_disk
+
+PROGRAMS = ("fsx", "treework", "shares")
+SHAPES = {
+    "4k": "-t ext4 -b 4096 -J size=4",
+    "1k": "-t ext4 -b 1024 -J size=4",
+    "inline": "-t ext4 -b 4096 -O inline_data -J size=4",
+}
+
+
+@pytest.fixture
+def make_disk(tmp_path):
+    def make(options: str, name: str = "disk") -> pathlib.Path:
+        stage, disk = tmp_path / f"{name}.d", tmp_path / f"{name}.img"
+        (stage / "bin").mkdir(parents=True)
+        for program in PROGRAMS:
+            shutil.copy2(build_programs() / "glibc-static" / program, stage / "bin" / program)
+        for place in ("work", "data"):
+            (stage / place).mkdir()
+        subprocess.run(["mke2fs", "-q", "-F", "-m", "0", "-d", stage, *options.split(), disk,
+                        "128M"], check=True)  # fmt: skip
+        return disk
+
+    return make
+
+
+def run_all(running: Running, argvs: list[tuple[str, list[str]]], limit: float) -> None:
+    """All at once, each on its node; each says that all is right."""
+    started = [(argv, *running.start(argv, cwd="/", node=node)) for node, argv in argvs]
+    end = time.monotonic() + limit
+    for argv, program, capture in started:
+        assert program.wait(end), f"{argv}: no end within {limit:g} s"
+        said = bytes(capture.data[1]), bytes(capture.data[2])[-2000:]
+        assert (program.exit.status, said[0]) == (0, b"all right\n"), f"{argv}: {said}"
+
+
+def test_a_tree_and_a_file(make_disk, tmp_path):
+    """Each answer is Linux's, and so is the tree on the disk."""
+    seed, changes = 1, 800
+    disk = make_disk(SHAPES["4k"])
+    here = tmp_path / "here"
+    here.mkdir()
+    program = build_programs() / "glibc-static" / "treework"
+    want = on_host([program, here, str(seed), str(changes)])
+    assert want.status == 0, want.err
+    running = Running(("--disk", str(disk), "--memories", "2"), None, "models").up()
+    try:
+        got = running.run(["/bin/treework", "/work", str(seed), str(changes)], limit=3000,
+                          cwd="/")  # fmt: skip
+        assert (got.status, got.err) == (0, b"") and got.out == want.out, got.out[-200:]
+        run_all(running, [("p0", ["/bin/fsx", "/data/fsx", str(seed), "150", "0"])], 300)
+    finally:
+        running.close()
+    assert not running.complaints()
+    check_clean(disk)
+    assert tree_on_disk(disk, "/work", tmp_path / "dump") == tree_of(here)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_file_for_long(make_disk, shape):
+    """An hour in all; the cache of stores into mappings is small."""
+    disk = make_disk(SHAPES[shape])
+    more = ("--memories", "2", "--append", "p0:excache.file_dirty=1m")
+    running = Running(("--disk", str(disk), *more), None, f"fsx-{shape}").up()
+    seed = int(time.time())
+    try:
+        run_all(running, [("p0", ["/bin/fsx", f"/data/fsx{i}", str(seed + i), "1000000000",
+                                  "1200"]) for i in range(2)], 3000)  # fmt: skip
+    finally:
+        running.close()
+    assert not running.complaints()
+    check_clean(disk)
+
+
+@pytest.mark.parametrize("each, seconds", [
+    pytest.param(2, 20, marks=pytest.mark.long), pytest.param(8, 600, marks=pytest.mark.long)
+])  # fmt: skip
+def test_files_that_programs_share(make_disk, each, seconds):
+    """Two processors, two memory nodes, two storage nodes; half of the files are on each disk."""
+    disk, second = make_disk(SHAPES["4k"]), make_disk(SHAPES["1k"], "second")
+    running = Running(("--disk", str(disk), "--mount", f"/data={second}", "--processors", "2",
+                       "--memories", "2"), None, f"shares-{each}").up()  # fmt: skip
+    nr = 2 * each
+    try:
+        run_all(running, [(f"p{i % 2}", ["/bin/shares", "/work", "/data/work", str(i), str(nr),
+                                         str(seconds)]) for i in range(nr)], seconds + 900)
+        for node in ("p0", "p1"):
+            run_all(running, [(node, ["/bin/shares", "/work", "/data/work", "check", str(nr),
+                                      "0"])], 300)  # fmt: skip
+    finally:
+        running.close()
+    assert not running.complaints()
+    check_clean(disk)
+    check_clean(second)
