@@ -88,12 +88,13 @@ def test_power_cuts(where):
     cut_power(where, 1, "-t ext4 -b 4096 -m 0 -J size=4", (), 150, 30)
 
 
+# All on virtio: QEMU 7.2's nvme passes no FUA on, so a commit is not durable before the next flush.
 LONG = [
     ("-t ext4 -b 4096 -J size=4", ()),
-    ("-t ext4 -b 1024 -J size=1", ("--disk-driver", "nvme")),
+    ("-t ext4 -b 1024 -J size=1", ()),
     ("-t ext4 -b 4096 -J size=4", ("--append", "s0:storage.stable=1", "--memories", "2")),
     ("-t ext4 -b 4096 -O inline_data -J size=4", ()),
-    ("-t ext4 -b 2048 -O ^metadata_csum -J size=4", ("--disk-driver", "nvme")),
+    ("-t ext4 -b 2048 -O ^metadata_csum -J size=4", ()),
     ("-t ext3 -b 1024 -J size=1", ()),
     ("-t ext4 -b 1024 -O ^64bit -I 128 -J size=1", ("--memories", "2")),
     ("-t ext4 -b 4096 -O ^dir_index -J size=4", ("--append", "s0:storage.stable=1")),
