@@ -12,7 +12,6 @@
 
 #include "ipc_fake.h"
 #include <processor/ipc/filelock.h>
-#include <processor/ipc/lock_tree.h>
 
 #define BYTES  48
 #define OWNERS 3

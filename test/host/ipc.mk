@@ -2,7 +2,7 @@
 # Futexes, pipes and file locks: threads against models. With sockets: what programs are charged.
 prog-y   += ipc
 ipc-objs := monitors/processor/account/account.o monitors/processor/ipc/futex.o \
-	monitors/processor/ipc/filelock.o monitors/processor/ipc/lock_tree.o \
+	fs/lock/lock_set.o fs/lock/lock_tree.o monitors/processor/ipc/filelock.o \
 	monitors/processor/ipc/msg.o monitors/processor/ipc/sem.o \
 	monitors/processor/ipc/sem_undo.o monitors/processor/ipc/sysv.o \
 	monitors/processor/ipc/pipe.o monitors/processor/ipc/pipe_limit.o \

@@ -31,8 +31,6 @@
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
 
-#include "lock_tree.h"
-
 #define FIRST_BUCKETS 256u
 #define DEADLOCK_LOOK 64u
 #define NODE_SHARE    32u /* of the node's memory may be locks */
@@ -88,6 +86,8 @@ bool filelock_any_posix(void)
 }
 
 /* --- entries ------------------------------------------------------------------------- */
+
+static const struct lock_mem lock_mem;
 
 static struct lock_key key_of(const struct file *f)
 {
@@ -169,6 +169,7 @@ static struct lock_file *get_file(const struct lock_key *key)
 		if (!lf)
 			return NULL;
 		lf->key = *key;
+		lock_tree_init(&lf->tree, &lock_mem);
 		list_init(&lf->waiters);
 		if (!hash_key.k0)
 			random_bytes(&hash_key, sizeof(hash_key)); /* the table is empty */
@@ -250,7 +251,13 @@ static bool would_deadlock(const struct lock_file *lf, const struct lock_req *re
 
 /* --- changing ------------------------------------------------------------------------ */
 
-static struct file_lock *lock_create(void)
+/* There are other locks than when @lf had @before POSIX locks. */
+static void count_posix(const struct lock_file *lf, uint64_t before)
+{
+	__atomic_add_fetch(&nr_posix, lf->tree.nr_posix - before, __ATOMIC_SEQ_CST);
+}
+
+static struct file_lock *lock_create(const struct lock_req *req)
 {
 	const uint64_t max =
 		frames_total_count() * PAGE_SIZE / NODE_SHARE / sizeof(struct file_lock);
@@ -266,151 +273,62 @@ static struct file_lock *lock_create(void)
 
 static void lock_free(struct file_lock *l)
 {
-	if (l)
-		kmem_give(kmem_account_of(l), KMEM_FILE_LOCKS, 1);
+	kmem_give(kmem_account_of(l), KMEM_FILE_LOCKS, 1);
 	kmem_free(l);
 }
 
-static void free_empty(struct lock_file *lf, struct lock_owner *o)
+static struct lock_owner *owner_create(const struct lock_req *req)
 {
-	(void)lock_owner_free_empty(&lf->tree, o);
+	return kmem_alloc(kmem_current(), sizeof(struct lock_owner));
 }
 
-static void lock_add(struct lock_file *lf, struct lock_owner *o, struct file_lock *l)
+static void owner_free(struct lock_owner *o, const void *who)
 {
-	lock_insert(&lf->tree, o, l);
-	if (o->kind == LOCK_POSIX)
-		__atomic_add_fetch(&nr_posix, 1, __ATOMIC_SEQ_CST);
+	(void)who;
+	kmem_free(o);
 }
 
-static void lock_remove(struct lock_file *lf, struct file_lock *l)
-{
-	lock_erase(&lf->tree, l);
-	if (l->owner->kind == LOCK_POSIX)
-		__atomic_sub_fetch(&nr_posix, 1, __ATOMIC_SEQ_CST);
-	lock_free(l);
-}
+static const struct lock_mem lock_mem = {
+	.lock_alloc = lock_create,
+	.lock_free = lock_free,
+	.owner_alloc = owner_create,
+	.owner_free = owner_free,
+};
 
-/*
- * Cut @req's range out of @l, which overlaps it; what is left behind the range goes into *@rest,
- * which is used then.
- */
-static void cut(struct lock_file *lf, struct file_lock *l, const struct lock_req *req,
-		struct file_lock **rest)
-{
-	const int64_t end = l->end;
-
-	if (end > req->end && l->start < req->start) {
-		(*rest)->type = l->type;
-		(*rest)->pid = l->pid;
-		(*rest)->start = req->end + 1;
-		(*rest)->end = end;
-		lock_move(&lf->tree, l, l->start, req->start - 1);
-		lock_add(lf, l->owner, *rest);
-		*rest = NULL;
-	} else if (l->start < req->start) {
-		lock_move(&lf->tree, l, l->start, req->start - 1);
-	} else if (end > req->end) {
-		lock_move(&lf->tree, l, req->end + 1, end);
-	} else {
-		lock_remove(lf, l);
-	}
-}
-
-/*
- * Take what @o has in @req's range away. Locks of @req's type that overlap the range or touch it
- * go whole, and [*@start, *@end] grows by them.
- */
-static void clear(struct lock_file *lf, struct lock_owner *o, const struct lock_req *req,
-		  struct file_lock **rest, int64_t *start, int64_t *end)
-{
-	const int64_t last = req->end == INT64_MAX ? INT64_MAX : req->end + 1;
-	struct file_lock *l, *next;
-
-	for (l = lock_owner_from(o, req->start ? req->start - 1 : 0); l && l->start <= last;
-	     l = next) {
-		next = lock_owner_next(l);
-		if (l->type == req->type) {
-			*start = MIN(*start, l->start);
-			*end = MAX(*end, l->end);
-			lock_remove(lf, l);
-		} else if (l->start <= req->end && req->start <= l->end) {
-			cut(lf, l, req, rest);
-		}
-	}
-}
-
-/* Nothing is in the way. All or nothing. */
+/* Nothing is in the way. -ENOLCK: all is as it was. */
 static int apply(struct lock_file *lf, const struct lock_req *req)
 {
-	struct lock_owner *o = lock_owner_find(&lf->tree, req->kind, req->owner), *fresh = NULL;
-	struct file_lock *new = NULL, *rest = NULL;
-	int64_t start = req->start, end = req->end;
+	const uint64_t before = lf->tree.nr_posix;
+	const int err = lock_set(&lf->tree, req);
 
-	if (!o && req->type == LOCK_NONE)
-		return 0;
-	if (!o)
-		fresh = kmem_alloc(kmem_current(), sizeof(*fresh));
-	else
-		rest = lock_create();
-	if (req->type != LOCK_NONE)
-		new = lock_create();
-	/* Unlocking all that there is needs no memory: it always succeeds. */
-	if ((req->type != LOCK_NONE && !new) || (!o && !fresh) ||
-	    (o && !rest && req->end != INT64_MAX)) {
-		kmem_free(fresh);
-		lock_free(new);
-		lock_free(rest);
-		return -ENOLCK;
-	}
-	if (fresh) {
-		fresh->kind = req->kind;
-		fresh->who = req->owner;
-		lock_owner_add(&lf->tree, fresh);
-		o = fresh;
-	}
-	clear(lf, o, req, &rest, &start, &end);
-	if (new) {
-		new->type = (uint8_t)req->type;
-		new->pid = req->pid;
-		new->start = start;
-		new->end = end;
-		lock_add(lf, o, new);
-	}
-	free_empty(lf, o);
-	lock_free(rest);
-	wake_waiters(lf);
-	return 0;
+	count_posix(lf, before);
+	if (!err)
+		wake_waiters(lf);
+	return err;
 }
 
 /* All that @who has with @kind. True: there was something. */
 static bool drop_owner(struct lock_file *lf, enum lock_kind kind, const void *who)
 {
-	struct lock_owner *o = lock_owner_find(&lf->tree, kind, who);
-	struct file_lock *l;
+	const uint64_t before = lf->tree.nr_posix;
+	const bool dropped = lock_drop(&lf->tree, kind, who);
 
-	if (!o)
-		return false;
-	while ((l = lock_owner_from(o, 0)))
-		lock_remove(lf, l);
-	free_empty(lf, o);
-	return true;
+	count_posix(lf, before);
+	return dropped;
 }
 
-/*
- * flock changes its kind of lock in two steps: what it had is given up first, whatever comes then.
- * True: it has it.
- */
+/* True: it has what it asks for. */
 static bool give_up(struct lock_file *lf, const struct lock_req *req)
 {
-	const struct lock_owner *o = lock_owner_find(&lf->tree, LOCK_FLOCK, req->owner);
-
-	if (!o)
-		return false;
-	if (lock_owner_from(o, 0)->type == req->type)
+	switch (lock_give_up(&lf->tree, req)) {
+	case LOCK_CONVERT_SAME:
 		return true;
-	drop_owner(lf, LOCK_FLOCK, req->owner);
-	wake_waiters(lf);
+	case LOCK_CONVERT_GIVEN:
+		wake_waiters(lf);
+		return false;
+	case LOCK_CONVERT_NONE:
+		break;
+	}
 	return false;
 }
 

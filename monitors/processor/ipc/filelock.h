@@ -4,31 +4,12 @@
  */
 #pragma once
 
+#include <fs/lock.h>
 #include <lib/compiler.h>
 #include <lib/types.h>
 
 struct file;
 struct syscall_args;
-
-enum lock_type { /* Linux's numbers for fcntl */
-	LOCK_READ = 0,
-	LOCK_WRITE = 1,
-	LOCK_NONE = 2,
-};
-
-enum lock_kind {
-	LOCK_POSIX, /* owner: a descriptor table */
-	LOCK_OFD,   /* owner: an open file; conflicts with LOCK_POSIX */
-	LOCK_FLOCK, /* owner: an open file; a world of its own */
-};
-
-struct lock_req {
-	enum lock_kind kind;
-	enum lock_type type;
-	const void *owner;
-	uint32_t pid;       /* of the holder, as F_GETLK tells it */
-	int64_t start, end; /* the last byte too; INT64_MAX: to the end */
-};
 
 /*
  * Lock, change or unlock (LOCK_NONE) for req->owner. Another's lock in the way: -EAGAIN, or with

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Locks of a file: see lock_tree.h.
+ * Locks of a file: see <fs/lock.h>.
  *
  * Flow:	readers and writers of a file are two interval trees, by where a lock begins. A node
  *		knows how far the locks below it reach and which one of them is told first, and the
  *		same without that lock's owner: a request passes its own locks by without a visit.
  *		Each owner has a tree of its own locks, for setting and unlocking.
  */
-#include "lock_tree.h"
+#include <fs/lock.h>
 
 #include <lib/assert.h>
-#include <processor/account/account.h>
 
 static uint64_t nr_visits; /* the caller's lock */
 
@@ -230,13 +229,12 @@ void lock_owner_add(struct lock_tree *tree, struct lock_owner *o)
 	(void)same;
 }
 
-bool lock_owner_free_empty(struct lock_tree *tree, struct lock_owner *o)
+void lock_owner_free_empty(struct lock_tree *tree, struct lock_owner *o)
 {
 	if (!rb_empty(&o->locks))
-		return false;
+		return;
 	rb_erase(&o->link, &tree->owners);
-	kmem_free(o);
-	return true;
+	tree->mem->owner_free(o, o->who);
 }
 
 struct file_lock *lock_owner_from(const struct lock_owner *o, int64_t from)
@@ -357,12 +355,14 @@ void lock_insert(struct lock_tree *tree, struct lock_owner *o, struct file_lock 
 	l->owner = o;
 	own_insert(o, l);
 	world_insert(tree, l);
+	tree->nr_posix += o->kind == LOCK_POSIX;
 }
 
 void lock_erase(struct lock_tree *tree, struct file_lock *l)
 {
 	rb_erase_update(&l->by_start, root_of(tree, l), update);
 	rb_erase_update(&l->own_link, &l->owner->locks, update_own);
+	tree->nr_posix -= l->owner->kind == LOCK_POSIX;
 }
 
 void lock_move(struct lock_tree *tree, struct file_lock *l, int64_t start, int64_t end)
