@@ -192,12 +192,69 @@ static ssize_t sample_fsync(void)
 	return sizeof(w);
 }
 
+#define LOCK_ \
+	{ .owner = 5, .start = 10, .end = INT64_MAX, .pid = 77, .kind = PS_LOCK_OFD, .type = 1 }
+
+static ssize_t sample_lock(void)
+{
+	static const struct ps_lock_req req = {
+		.file = FILE_, .lock = LOCK_, .seq = 9, .acked = 8, .token = 3, .wait = true
+	};
+	struct ps_lock_req_wire w;
+
+	ps_lock_req_encode(&req, &w);
+	memcpy(buf, &w, sizeof(w));
+	return sizeof(w);
+}
+
+static ssize_t sample_lock_reply(void)
+{
+	static const struct ps_lock_rep rep = { .found = LOCK_, .state = PS_LOCK_BUSY };
+	struct ps_lock_rep_wire w;
+
+	ps_lock_rep_encode(&rep, &w);
+	memcpy(buf, &w, sizeof(w));
+	return sizeof(w);
+}
+
+static ssize_t sample_locks(void)
+{
+	static const struct ps_locks_req req = { .file = FILE_,
+						 .seq = 9,
+						 .acked = 9,
+						 .nr_locks = 2,
+						 .incarn = 0x10000007,
+						 .locks = { LOCK_, LOCK_ } };
+
+	return ps_locks_req_encode(&req, buf, sizeof(buf));
+}
+
+static ssize_t sample_events(void)
+{
+	static const struct ps_lock_events_req req = { .after = 1, .incarn = 2 };
+	struct ps_lock_events_req_wire w;
+
+	ps_lock_events_req_encode(&req, &w);
+	memcpy(buf, &w, sizeof(w));
+	return sizeof(w);
+}
+
+static ssize_t sample_events_reply(void)
+{
+	static const struct ps_lock_events_rep rep = {
+		.last = 7, .incarn = 2, .nr_tokens = 2, .tokens = { { 3 }, { 4 } }
+	};
+
+	return ps_lock_events_rep_encode(&rep, buf, sizeof(buf));
+}
+
 /* In the order of ps_recoders[]; those behind them have their samples in ps_test.c. */
 static ssize_t (*const samples[])(void) = {
-	sample_create,    sample_mkdir,   sample_mknod,    sample_symlink,
-	sample_tmpfile,   sample_link,    sample_remove,   sample_rename,
-	sample_removed,   sample_setattr, sample_setxattr, sample_getxattr,
-	sample_fallocate, sample_close,   sample_declare,  sample_fsync,
+	sample_create,       sample_mkdir,    sample_mknod,      sample_symlink, sample_tmpfile,
+	sample_link,         sample_remove,   sample_rename,     sample_removed, sample_setattr,
+	sample_setxattr,     sample_getxattr, sample_fallocate,  sample_close,   sample_declare,
+	sample_fsync,        sample_lock,     sample_lock_reply, sample_locks,   sample_events,
+	sample_events_reply,
 };
 
 static void there_and_back(struct ktest *t)
@@ -318,6 +375,39 @@ static const struct rejection {
 	{ "declare", AT(declare_req, reserved), 4, 1 },
 	{ "fsync", AT(fsync_req, flags), 4, 2 },
 	{ "fsync", AT(fsync_req, reserved), 4, 1 },
+	{ "lock", AT(lock_req, file), 8, 0 },
+	{ "lock", AT(lock_req, lock.owner), 8, 0 },
+	{ "lock", AT(lock_req, lock.start), 8, 1ull << 63 },
+	{ "lock", AT(lock_req, lock.end), 8, 9 },  /* before its start */
+	{ "lock", AT(lock_req, lock.kind), 1, 2 }, /* flock of a part */
+	{ "lock", AT(lock_req, lock.kind), 1, 3 },
+	{ "lock", AT(lock_req, lock.type), 1, 2 }, /* to wait to unlock */
+	{ "lock", AT(lock_req, lock.type), 1, 3 },
+	{ "lock", AT(lock_req, lock.reserved), 2, 1 },
+	{ "lock", AT(lock_req, seq), 8, 0 },
+	{ "lock", AT(lock_req, seq), 8, 7 }, /* acknowledged before it was sent */
+	{ "lock", AT(lock_req, acked), 8, 0 },
+	{ "lock", AT(lock_req, token), 8, 0 },
+	{ "lock", AT(lock_req, op), 1, 1 }, /* to wait and only ask */
+	{ "lock", AT(lock_req, op), 1, 3 },
+	{ "lock", AT(lock_req, wait), 1, 2 },
+	{ "lock", AT(lock_req, reserved), 2, 1 },
+	{ "lock", AT(lock_req, reserved2), 4, 1 },
+	{ "lock reply", AT(lock_rep, found.type), 1, 2 },
+	{ "lock reply", AT(lock_rep, found.owner), 8, 0 },
+	{ "lock reply", AT(lock_rep, state), 4, 0 }, /* granted, and what is in the way */
+	{ "lock reply", AT(lock_rep, state), 4, 4 },
+	{ "lock reply", AT(lock_rep, reserved), 4, 1 },
+	{ "locks", AT(locks_req, nr_locks), 4, 0 },
+	{ "locks", AT(locks_req, nr_locks), 4, PS_LOCKS_MAX + 1 },
+	{ "locks", AT(locks_req, incarn), 4, 0 },
+	{ "locks", AT(locks_req, seq), 8, 8 },
+	{ "locks", sizeof(struct ps_locks_req_wire) + offsetof(struct ps_lock_wire, type), 1, 2 },
+	{ "events", AT(lock_events_req, incarn), 4, 0 },
+	{ "events", AT(lock_events_req, reserved), 4, 1 },
+	{ "events reply", AT(lock_events_rep, incarn), 4, 0 },
+	{ "events reply", AT(lock_events_rep, nr_tokens), 4, PS_LOCK_EVENTS_MAX + 1 },
+	{ "events reply", sizeof(struct ps_lock_events_rep_wire), 8, 0 },
 };
 
 static void changed_fields_are_rejected(struct ktest *t)

@@ -36,6 +36,11 @@ RECODE_VARIABLE(ps_fallocate_req)
 RECODE_VARIABLE(ps_close_req)
 RECODE_VARIABLE(ps_declare_req)
 RECODE_FIXED(ps_fsync_req)
+RECODE_FIXED(ps_lock_req)
+RECODE_FIXED(ps_lock_rep)
+RECODE_VARIABLE(ps_locks_req)
+RECODE_FIXED(ps_lock_events_req)
+RECODE_VARIABLE(ps_lock_events_rep)
 
 static const struct {
 	const char *name;
@@ -57,6 +62,11 @@ static const struct {
 	{ "close", recode_ps_close_req },
 	{ "declare", recode_ps_declare_req },
 	{ "fsync", recode_ps_fsync_req },
+	{ "lock", recode_ps_lock_req },
+	{ "lock reply", recode_ps_lock_rep },
+	{ "locks", recode_ps_locks_req },
+	{ "events", recode_ps_lock_events_req },
+	{ "events reply", recode_ps_lock_events_rep },
 	{ "path", recode_ps_path_req },
 	{ "file", recode_ps_file_req },
 	{ "getdents", recode_ps_getdents_req },

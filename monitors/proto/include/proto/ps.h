@@ -42,6 +42,9 @@ enum ps_opcode {
 	PS_FSYNC = 0x0417,
 	PS_SYNC = 0x0418,    /* the whole file system */
 	PS_DECLARE = 0x0419, /* what the processor uses, to a storage node that was started again */
+	PS_LOCK = 0x041a,    /* an advisory lock: set, unlock, ask, stop waiting */
+	PS_LOCKS = 0x041b,   /* locks that programs have, after a start again of the storage node */
+	PS_LOCK_EVENTS = 0x041c, /* which waits for locks may try again; held until one may */
 };
 static_assert(PS_LOOKUP == PROTO_FIRST_OPCODE(PROTO_PS), "opcodes are ABI");
 
@@ -338,6 +341,103 @@ struct ps_declare_req_wire {
 };
 static_assert(sizeof(struct ps_declare_req_wire) == 16, "PS_DECLARE is ABI");
 
+/* --- advisory locks ------------------------------------------------------------------------ */
+
+enum ps_lock_kind { /* POSIX and OFD locks are in each other's way, flock is in neither's */
+	PS_LOCK_POSIX = 0,
+	PS_LOCK_OFD = 1,
+	PS_LOCK_FLOCK = 2, /* of the whole file */
+};
+
+enum ps_lock_type {
+	PS_LOCK_READ = 0,
+	PS_LOCK_WRITE = 1,
+	PS_LOCK_NONE = 2, /* unlock */
+};
+
+struct ps_lock_wire {
+	le64_t owner; /* the processor's number for it, not 0 */
+	le64_t start;
+	le64_t end; /* the last byte too; 2^63 - 1: to the end of the file, however long */
+	le32_t pid; /* for F_GETLK */
+	uint8_t kind;
+	uint8_t type;
+	le16_t reserved;
+};
+static_assert(sizeof(struct ps_lock_wire) == 32, "ps_lock is ABI");
+
+enum ps_lock_op {
+	PS_LOCK_OP_SET = 0,
+	PS_LOCK_OP_TEST = 1,   /* F_GETLK */
+	PS_LOCK_OP_CANCEL = 2, /* the wait with this token has ended */
+};
+
+enum ps_lock_state {
+	PS_LOCK_FREE = 0,  /* it is granted; PS_LOCK_OP_TEST: nothing is in the way */
+	PS_LOCK_BUSY = 1,  /* another owner's lock is in the way */
+	PS_LOCK_WAITS = 2, /* the same, and PS_LOCK_EVENTS tells when to try again */
+	PS_LOCK_GRACE = 3, /* members still declare their locks: PS_LOCK_EVENTS tells the end */
+};
+
+/*
+ * Numbers and acknowledgements are as in struct ps_change_wire, but counted by themselves: a
+ * request that arrives after its sender has given it up does nothing (-ESTALE).
+ */
+struct ps_lock_req_wire {
+	struct proto_file_wire file;
+	struct ps_lock_wire lock;
+	le64_t seq; /* not 0 */
+	le64_t acked;
+	le64_t token; /* of the wait, not 0, and the sender's to choose */
+	uint8_t op;   /* enum ps_lock_op */
+	uint8_t wait; /* PS_LOCK_OP_SET: 1, wait for what is in the way */
+	le16_t reserved;
+	le32_t reserved2;
+};
+static_assert(sizeof(struct ps_lock_req_wire) == 64 + sizeof(struct proto_file_wire),
+	      "PS_LOCK is ABI");
+/* -EDEADLK, -ENOLCK. */
+struct ps_lock_rep_wire {
+	struct ps_lock_wire found; /* PS_LOCK_OP_TEST and PS_LOCK_BUSY: what is; else all 0 */
+	le32_t state;
+	le32_t reserved;
+};
+static_assert(sizeof(struct ps_lock_rep_wire) == 40, "PS_LOCK reply is ABI");
+
+/*
+ * PS_LOCKS: then nr_locks locks of the file that the sender's programs have. Idempotent.
+ * -ESTALE: it is not for this start of the storage node; -ENOLCK: another one has a lock that is
+ * in the way, as a lease was over. Reply: nothing.
+ */
+struct ps_locks_req_wire {
+	struct proto_file_wire file;
+	le64_t seq;
+	le64_t acked;
+	le32_t nr_locks; /* 1 to PS_LOCKS_MAX */
+	le32_t incarn;   /* of the storage node that is meant */
+};
+static_assert(sizeof(struct ps_locks_req_wire) == 24 + sizeof(struct proto_file_wire),
+	      "PS_LOCKS is ABI");
+#define PS_LOCKS_MAX 32u
+
+/*
+ * PS_LOCK_EVENTS: the sender has what was told up to number @after by this start of the node. The
+ * reply comes when there is more, or after some seconds; then nr_tokens le64.
+ */
+struct ps_lock_events_req_wire {
+	le64_t after;
+	le32_t incarn; /* that told it; 0: none has */
+	le32_t reserved;
+};
+static_assert(sizeof(struct ps_lock_events_req_wire) == 16, "PS_LOCK_EVENTS is ABI");
+struct ps_lock_events_rep_wire {
+	le64_t last;   /* for @after of the next request */
+	le32_t incarn; /* of the storage node; when it is another one, all waits are to try again */
+	le32_t nr_tokens;
+};
+static_assert(sizeof(struct ps_lock_events_rep_wire) == 16, "PS_LOCK_EVENTS reply is ABI");
+#define PS_LOCK_EVENTS_MAX 64u
+
 enum ps_fsync_flags {
 	PS_FSYNC_DATA = 1 << 0, /* fdatasync(): times may stay behind */
 	PS_FSYNC_ALL = 1,
@@ -544,6 +644,72 @@ struct ps_declare_req {
 
 ssize_t ps_declare_req_encode(const struct ps_declare_req *req, void *buf, size_t cap) __must_check;
 int ps_declare_req_decode(const void *buf, size_t len, struct ps_declare_req *out) __must_check;
+
+struct ps_lock {
+	uint64_t owner;
+	int64_t start, end;
+	uint32_t pid;
+	uint8_t kind, type;
+};
+
+struct ps_lock_req {
+	struct proto_file file;
+	struct ps_lock lock;
+	uint64_t seq, acked, token;
+	uint8_t op;
+	bool wait;
+};
+
+void ps_lock_req_encode(const struct ps_lock_req *req, struct ps_lock_req_wire *w);
+int ps_lock_req_decode(const void *buf, size_t len, struct ps_lock_req *out) __must_check;
+
+struct ps_lock_rep {
+	struct ps_lock found; /* owner 0: none */
+	uint32_t state;       /* enum ps_lock_state */
+};
+
+void ps_lock_rep_encode(const struct ps_lock_rep *rep, struct ps_lock_rep_wire *w);
+int ps_lock_rep_decode(const void *buf, size_t len, struct ps_lock_rep *out) __must_check;
+
+struct ps_locks_req {
+	struct proto_file file;
+	uint64_t seq, acked;
+	uint32_t nr_locks; /* 1 to PS_LOCKS_MAX */
+	uint32_t incarn;
+	struct ps_lock locks[PS_LOCKS_MAX];
+};
+
+ssize_t ps_locks_req_encode(const struct ps_locks_req *req, void *buf, size_t cap) __must_check;
+int ps_locks_req_decode(const void *buf, size_t len, struct ps_locks_req *out) __must_check;
+
+struct ps_lock_events_req {
+	uint64_t after;
+	uint32_t incarn;
+};
+
+void ps_lock_events_req_encode(const struct ps_lock_events_req *req,
+			       struct ps_lock_events_req_wire *w);
+int ps_lock_events_req_decode(const void *buf, size_t len, struct ps_lock_events_req *out)
+	__must_check;
+
+struct ps_lock_token {
+	uint64_t token;
+};
+struct ps_lock_token_wire {
+	le64_t token;
+};
+
+struct ps_lock_events_rep {
+	uint64_t last;
+	uint32_t incarn;
+	uint32_t nr_tokens; /* to PS_LOCK_EVENTS_MAX */
+	struct ps_lock_token tokens[PS_LOCK_EVENTS_MAX];
+};
+
+ssize_t ps_lock_events_rep_encode(const struct ps_lock_events_rep *rep, void *buf, size_t cap)
+	__must_check;
+int ps_lock_events_rep_decode(const void *buf, size_t len, struct ps_lock_events_rep *out)
+	__must_check;
 
 struct ps_fsync_req {
 	struct proto_file file;
