@@ -65,6 +65,10 @@ const struct storage_msg storage_msgs[] = {
 	{ PS_CLOSE, FOR_PS, STORAGE_VNODE_OWN_USE, 0, 0, "ps.close", NULL, storage_close },
 	{ PS_DECLARE, FOR_PS, STORAGE_VNODE_HANDLES, sizeof(struct ps_declare_req_wire),
 	  STORAGE_HANDLES_REST, "ps.declare", NULL, storage_declare },
+	{ PS_LOCK, FOR_PS, HANDLES(ps_lock_req_wire, file, 1), "ps.lock", NULL, storage_lock },
+	{ PS_LOCKS, FOR_PS, HANDLES(ps_locks_req_wire, file, 1), "ps.locks", NULL, storage_locks },
+	{ PS_LOCK_EVENTS, FOR_PS, STORAGE_VNODE_OWN_USE, 0, 0, "ps.lock_events", NULL,
+	  storage_lock_events },
 	ASKS_OF(PS_FSYNC, ps_fsync_req_wire, "ps.fsync", storage_fsync),
 	ASKS_OF(PS_SYNC, ps_file_req_wire, "ps.sync", storage_sync),
 	ASKS(MS_READ, FOR_MS, BY_MEMORY, "ms.read", NULL), /* msg.c sends the pages */

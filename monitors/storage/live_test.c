@@ -154,6 +154,7 @@ static void start(struct storage *st)
 	*st = (struct storage){ .fs = &toy.fs, .node = NODE };
 	claims_init(&st->claims, 3, has_left);
 	grace_init(&st->grace, false);
+	lock_table_init(&st->lock_table, 3, false, has_left);
 	st->incarn = 3;
 }
 

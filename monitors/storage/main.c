@@ -113,6 +113,18 @@ static uint64_t read_claims(void) __no_lock_analysis("a number to be shown, read
 }
 GAUGE(storage_claims, "storage.claims", "files that memory nodes have claimed", read_claims);
 
+static uint64_t read_locks(void)
+{
+	return __atomic_load_n(&storage.lock_table.nr_locks, __ATOMIC_RELAXED);
+}
+GAUGE(storage_locks_gauge, "storage.locks", "advisory locks that programs have", read_locks);
+
+static uint64_t read_lock_waits(void)
+{
+	return __atomic_load_n(&storage.lock_table.nr_waits, __ATOMIC_RELAXED);
+}
+GAUGE(storage_lock_waits, "storage.lock_waits", "threads that wait for one", read_lock_waits);
+
 static bool serving; /* atomic: buffers and file system are there */
 
 static int debug_command(const char *cmd, char *reply, size_t cap)
@@ -127,6 +139,7 @@ static void shut_down(void)
 		return;
 	WRITE_ONCE(serving, false);
 	storage_grace_end(&storage); /* claims that wait for it are let go */
+	lock_table_close(&storage.lock_table);
 	if (storage_serve_end(SHUTDOWN_NS))
 		ctl_error("requests do not end: the disk is left to its journal");
 	else

@@ -35,6 +35,7 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 	held_table_init(&st->held, opt->has_left);
 	claims_init(&st->claims, opt->incarn, opt->has_left);
 	grace_init(&st->grace, opt->again);
+	lock_table_init(&st->lock_table, opt->incarn, opt->again, opt->has_left);
 	st->incarn = opt->incarn;
 	st->stable = opt->stable;
 	st->index = pathindex_create(opt->index_bytes);
@@ -59,6 +60,7 @@ void storage_destroy(struct storage *st)
 {
 	claims_destroy(&st->claims);
 	grace_destroy(&st->grace);
+	lock_table_destroy(&st->lock_table);
 	held_table_destroy(&st->held);
 	/* No program is left that had them open before this mount. */
 	if (st->fs)
@@ -71,7 +73,10 @@ void storage_destroy(struct storage *st)
 
 void storage_grace_end(struct storage *st)
 {
-	if (grace_end(&st->grace) && st->fs)
+	if (!grace_end(&st->grace))
+		return;
+	lock_table_grace_end(&st->lock_table);
+	if (st->fs)
 		fs_orphans_release(st->fs);
 }
 
@@ -81,6 +86,7 @@ void storage_members(struct storage *st,
 {
 	record_members(&st->records, is_member, arg);
 	held_members(&st->held, is_member, arg);
+	lock_table_members(&st->lock_table, is_member, arg);
 }
 
 /*

@@ -21,6 +21,7 @@
 #include "claim.h"
 #include "grace.h"
 #include "held.h"
+#include "locks.h"
 #include "record.h"
 
 struct blkdev;
@@ -44,6 +45,7 @@ struct storage {
 	struct held_table held;
 	struct claims claims; /* of files that change */
 	struct grace grace;
+	struct lock_table lock_table;
 	uint32_t incarn; /* const: of this node */
 	bool stable;     /* const: what is answered is on the disk */
 };
@@ -92,6 +94,14 @@ ssize_t storage_change(struct storage *st, uint16_t opcode, const struct storage
 		       const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_close(struct storage *st, uint16_t opcode, const struct storage_peer *from,
 		      const void *body, size_t len, void *reply, size_t cap);
+
+/* Advisory locks. */
+ssize_t storage_lock(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+		     const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_locks(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+		      const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_lock_events(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+			    const void *body, size_t len, void *reply, size_t cap);
 
 /* --- dispatch.c: all messages ------------------------------------------------------------- */
 

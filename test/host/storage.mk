@@ -3,9 +3,10 @@
 prog-y += storage
 storage-objs := \
 	$(addprefix monitors/storage/,change.o claim.o dispatch.o file.o grace.o held.o live.o \
-		path.o permit.o record.o share.o storage.o change_test.o live_test.o memfs_test.o \
+		locks.o locks_calls.o path.o permit.o record.o share.o storage.o) \
+	$(addprefix monitors/storage/,change_test.o live_test.o memfs_test.o \
 		service_test.o toy_image_test.o) \
-	$(addprefix monitors/proto/,ms.o ps.o ps_change.o types.o) \
+	$(addprefix monitors/proto/,ms.o ps.o ps_change.o ps_lock.o types.o) \
 	$(addprefix drivers/block/,blkbatch.o blkdev.o)
-storage-folders := fs/access fs/bcache fs/ext4 fs/pathindex
+storage-folders := fs/access fs/bcache fs/ext4 fs/lock fs/pathindex
 storage-exclude := fs/%_test.o

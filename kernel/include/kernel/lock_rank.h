@@ -28,6 +28,7 @@ enum lock_rank {
 	RANK_FILE_FLUSH = 48,  /* one file's dirty pages going to storage, at a memory node */
 	RANK_FILE_CHANGE = 50, /* the claim, the size and the contents of that file there */
 	RANK_MONITOR = 52,     /* other sleeping locks of a monitor */
+	RANK_FILE_LOCKS = 54,  /* a storage node's advisory locks */
 	RANK_RECLAIM = 56,     /* page table entries that reclaim has changed and not flushed yet */
 	/* Sleeping locks: file systems and network. */
 	RANK_FS = 60,         /* one mounted file system */
