@@ -283,7 +283,8 @@ const uint8_t *ext4_inline_entries(const struct ext4_inode *dir, unsigned int pa
 
 /* readdir.c */
 /* Cookies are hashes, or byte positions in a directory of several blocks without an index. */
-int __must_check ext4_readdir(struct ext4_inode *dir, uint64_t *cookie, fs_fill_fn fill, void *arg);
+int __must_check ext4_readdir(struct ext4_inode *dir, uint64_t *cookie, uint64_t behind,
+			      fs_fill_fn fill, void *arg);
 
 /* read.c */
 int __must_check ext4_readlink(struct ext4_inode *in, char *buf, size_t *len);

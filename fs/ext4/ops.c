@@ -56,9 +56,10 @@ static struct fs_inode *op_lookup(struct fs_inode *dir, const char *name, size_t
 	return base_of(ext4_lookup_get(inode_of(dir), name, len));
 }
 
-static int op_readdir(struct fs_inode *dir, uint64_t *cookie, fs_fill_fn fill, void *arg)
+static int op_readdir(struct fs_inode *dir, uint64_t *cookie, uint64_t behind, fs_fill_fn fill,
+		      void *arg)
 {
-	return ext4_readdir(inode_of(dir), cookie, fill, arg);
+	return ext4_readdir(inode_of(dir), cookie, behind, fill, arg);
 }
 
 static int op_readlink(struct fs_inode *in, char *buf, size_t *len)

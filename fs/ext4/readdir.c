@@ -5,17 +5,19 @@
  * With the feature dir_index a cookie is a place in the order of hashes, as Linux has it: it stays
  * good while names come and go, and while a directory of one block gets an index.  0 is ".", 1 is
  * "..".  The names of one leaf are sorted; leaves of an index follow each other.  In a directory of
- * several blocks without an index, and without the feature, cookies are byte positions.
+ * several blocks without an index, and without the feature, cookies are byte positions.  Names of
+ * the same 63 bits of hash are in the order of name_tie().
  *
  * Context:	threads; may sleep for the disk.
  * Locking:	dir->lock for reading, for one call.
- * Limits:	names of the same 63 bits of hash are given again after a call that ended among
- *		them.
+ * Limits:	the names of one hash, and those of the leaves that they lie in, are in memory at
+ *		a time.
  */
 #include <kernel/panic.h>
 #include <kernel/rwsem.h>
 #include <lib/err.h>
 #include <lib/errno.h>
+#include <lib/name_tie.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 
@@ -36,6 +38,8 @@ struct lister {
 	uint64_t *cookie;
 	fs_fill_fn fill;
 	void *arg;
+	uint64_t behind;      /* of names at behind_at those up to this tie are left out */
+	uint64_t behind_at;   /* the cookie of the call */
 	unsigned int version; /* of the hash */
 
 	/* The names of one leaf, or of those over which one hash goes. */
@@ -125,16 +129,30 @@ static void forget_places(struct lister *l)
 	l->len = l->nr = l->room = 0;
 }
 
-static void sift_down(struct place *a, uint32_t root, uint32_t n)
+static uint64_t tie_of(const struct lister *l, const struct place *p)
 {
+	const struct ext4_dirent_disk *de = (const void *)(l->bytes + p->offset);
+
+	return name_tie(de->name, de->name_len);
+}
+
+static bool is_before(const struct lister *l, const struct place *a, const struct place *b)
+{
+	return a->at == b->at ? tie_of(l, a) < tie_of(l, b) : a->at < b->at;
+}
+
+static void sift_down(const struct lister *l, uint32_t root, uint32_t n)
+{
+	struct place *a = l->places;
+
 	for (;;) {
 		uint32_t child = 2 * root + 1;
 
 		if (child >= n)
 			return;
-		if (child + 1 < n && a[child + 1].at > a[child].at)
+		if (child + 1 < n && is_before(l, &a[child], &a[child + 1]))
 			child++;
-		if (a[root].at >= a[child].at)
+		if (!is_before(l, &a[root], &a[child]))
 			return;
 		const struct place tmp = a[root];
 
@@ -144,23 +162,33 @@ static void sift_down(struct place *a, uint32_t root, uint32_t n)
 	}
 }
 
-static void sort_places(struct place *a, uint32_t n)
+static void sort_places(const struct lister *l)
 {
-	for (uint32_t i = n / 2; i-- > 0;)
-		sift_down(a, i, n);
-	for (uint32_t i = n; i-- > 1;) {
+	struct place *a = l->places;
+
+	for (uint32_t i = l->nr / 2; i-- > 0;)
+		sift_down(l, i, l->nr);
+	for (uint32_t i = l->nr; i-- > 1;) {
 		const struct place tmp = a[0];
 
 		a[0] = a[i];
 		a[i] = tmp;
-		sift_down(a, 0, i);
+		sift_down(l, 0, i);
 	}
+}
+
+/* Has the caller had the name, or begun behind it? */
+static bool is_taken(const struct lister *l, const struct place *p)
+{
+	if (p->at < *l->cookie)
+		return true;
+	return l->behind && p->at == l->behind_at && tie_of(l, p) <= l->behind;
 }
 
 /* Give the gathered names from the cookie on, in order.  1: the caller wants no more. */
 static int give_places(struct lister *l)
 {
-	sort_places(l->places, l->nr);
+	sort_places(l);
 	for (uint32_t i = 0; i < l->nr; i++) {
 		const struct ext4_dirent_disk *de = (const void *)(l->bytes + l->places[i].offset);
 		const uint64_t at = l->places[i].at;
@@ -171,10 +199,11 @@ static int give_places(struct lister *l)
 			.ino = le32_to_cpu(de->ino),
 			.name_len = de->name_len,
 			.dtype = dtype_of(l->dir->fs, de->file_type),
+			.more = same,
 		};
 		int stop;
 
-		if (at < *l->cookie)
+		if (is_taken(l, &l->places[i]))
 			continue;
 		stop = l->fill(l->arg, &out);
 		if (stop)
@@ -398,9 +427,17 @@ static int list(struct lister *l)
 	return err ? list_by_hash(l) : list_by_position(l);
 }
 
-int ext4_readdir(struct ext4_inode *dir, uint64_t *cookie, fs_fill_fn fill, void *arg)
+int ext4_readdir(struct ext4_inode *dir, uint64_t *cookie, uint64_t behind, fs_fill_fn fill,
+		 void *arg)
 {
-	struct lister l = { .dir = dir, .cookie = cookie, .fill = fill, .arg = arg };
+	struct lister l = {
+		.dir = dir,
+		.cookie = cookie,
+		.fill = fill,
+		.arg = arg,
+		.behind = behind,
+		.behind_at = *cookie,
+	};
 	int err;
 
 	rwsem_read_lock(&dir->lock);

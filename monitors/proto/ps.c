@@ -173,7 +173,8 @@ int ps_file_req_decode(const void *buf, size_t len, struct proto_file *out)
 	return proto_file_decode(&w.file, out);
 }
 
-#define PS_GETDENTS_REQ(F) F(file, file), F(u64, cookie), F(u32, max_bytes), F(zero32, reserved)
+#define PS_GETDENTS_REQ(F) \
+	F(file, file), F(u64, cookie), F(u64, behind), F(u32, max_bytes), F(zero32, reserved)
 
 CODEC_FIXED(ps_getdents_req, PS_GETDENTS_REQ, codec_any)
 
@@ -189,7 +190,7 @@ int ps_dirent_encode(const struct ps_dirent *ent, void *buf, size_t cap, size_t 
 		.ino = cpu_to_le64(ent->ino),
 		.cookie = cpu_to_le64(ent->cookie),
 		.rec_len = cpu_to_le16((uint16_t)size),
-		.type = ent->type,
+		.type = ent->type | (ent->more ? PS_DIRENT_MORE : 0),
 		.name_len = ent->name_len,
 	};
 	uint8_t *out = (uint8_t *)buf + *off;
@@ -221,7 +222,8 @@ int ps_dirent_decode(const void *buf, size_t len, size_t *off, struct ps_dirent 
 		return -EPROTO;
 	*out = (struct ps_dirent){ .ino = le64_to_cpu(w.ino),
 				   .cookie = le64_to_cpu(w.cookie),
-				   .type = w.type,
+				   .type = w.type & ~PS_DIRENT_MORE,
+				   .more = w.type & PS_DIRENT_MORE,
 				   .name_len = w.name_len,
 				   .name = (const char *)in + fixed };
 	*off += le16_to_cpu(w.rec_len);

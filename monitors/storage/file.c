@@ -55,6 +55,7 @@ static int add_entry(void *arg, const struct fs_dirent *de)
 		.ino = de->ino,
 		.cookie = de->next_cookie,
 		.type = de->dtype,
+		.more = de->more,
 		.name_len = de->name_len,
 		.name = de->name,
 	};
@@ -82,7 +83,7 @@ ssize_t storage_getdents(struct storage *st, const void *body, size_t len, void 
 		return PTR_ERR(dir);
 	l.cap = MIN(cap, (size_t)req.max_bytes);
 	cookie = req.cookie;
-	err = fs_readdir(dir, &cookie, add_entry, &l);
+	err = fs_readdir_behind(dir, &cookie, req.behind, add_entry, &l);
 	fs_inode_put(dir);
 	ASSERT(l.len <= l.cap);
 	/* Entries before a damaged block are worth having; the next call will tell of it. */

@@ -192,9 +192,10 @@ static int op_readlink(struct fs_inode *in, char *buf, size_t *len)
 	return 0;
 }
 
-static int op_readdir(struct fs_inode *dir, uint64_t *cookie, fs_fill_fn fill, void *arg)
+static int op_readdir(struct fs_inode *dir, uint64_t *cookie, uint64_t behind, fs_fill_fn fill,
+		      void *arg)
 {
-	(void)dir, (void)cookie, (void)fill, (void)arg;
+	(void)dir, (void)cookie, (void)behind, (void)fill, (void)arg;
 	return -EOPNOTSUPP;
 }
 

@@ -140,7 +140,8 @@ int storage_call(uint32_t to, uint16_t opcode, const void *body, size_t len, voi
 	return -EIO;
 }
 
-ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, void *buf, uint32_t size)
+ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, uint64_t behind, void *buf,
+			 uint32_t size)
 {
 	static const char *const names[] = { ".", "..", "bad", "gone", "good" };
 	size_t used = 0;

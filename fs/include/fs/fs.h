@@ -70,6 +70,7 @@ struct fs_dirent {
 	uint32_t ino;
 	uint8_t name_len;
 	uint8_t dtype; /* DT_* */
+	bool more;     /* names behind this one have the same cookie: fs_readdir_behind() */
 };
 
 /* Takes one entry; a non-zero answer ends the listing, and that entry is not consumed. */
@@ -89,7 +90,8 @@ struct fs_ops {
 	void (*inode_put)(struct fs_inode *in);
 	void (*stat)(const struct fs_inode *in, struct fs_stat *out);
 	struct fs_inode *(*lookup)(struct fs_inode *dir, const char *name, size_t len);
-	int (*readdir)(struct fs_inode *dir, uint64_t *cookie, fs_fill_fn fill, void *arg);
+	int (*readdir)(struct fs_inode *dir, uint64_t *cookie, uint64_t behind, fs_fill_fn fill,
+		       void *arg);
 	int (*readlink)(struct fs_inode *in, char *buf, size_t *len);
 	int (*read_pages)(struct fs_inode *in, uint64_t index, void *const *pages, unsigned int nr);
 	int64_t (*xattr_get)(struct fs_inode *in, const char *name, size_t len, void *buf,
@@ -150,7 +152,17 @@ static inline struct fs_inode *fs_lookup(struct fs_inode *dir, const char *name,
 static inline int __must_check fs_readdir(struct fs_inode *dir, uint64_t *cookie, fs_fill_fn fill,
 					  void *arg)
 {
-	return dir->ops->readdir(dir, cookie, fill, arg);
+	return dir->ops->readdir(dir, cookie, 0, fill, arg);
+}
+
+/*
+ * The same for a caller that has stopped among names of one cookie, at an entry with @more: those
+ * of *@cookie are left out whose name_tie() is at most @behind, that of this entry.
+ */
+static inline int __must_check fs_readdir_behind(struct fs_inode *dir, uint64_t *cookie,
+						 uint64_t behind, fs_fill_fn fill, void *arg)
+{
+	return dir->ops->readdir(dir, cookie, behind, fill, arg);
 }
 
 /* The target of a symbolic link, terminated, into @buf of FS_PATH_MAX bytes.  -EINVAL: no link. */

@@ -205,11 +205,12 @@ ssize_t storage_readlink(const struct storage_place *where, const char *path, ch
 	return ret;
 }
 
-ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, void *buf, uint32_t size)
+ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, uint64_t behind, void *buf,
+			 uint32_t size)
 {
-	const struct ps_getdents_req req = { .file = file_to_proto(dir),
-					     .cookie = cookie,
-					     .max_bytes = size };
+	const struct ps_getdents_req req = {
+		.file = file_to_proto(dir), .cookie = cookie, .behind = behind, .max_bytes = size
+	};
 	struct ps_getdents_req_wire w;
 
 	ps_getdents_req_encode(&req, &w);
@@ -227,6 +228,7 @@ int storage_dirent_next(const void *buf, size_t len, size_t *off, struct storage
 		.ino = e.ino,
 		.cookie = e.cookie,
 		.type = e.type,
+		.more = e.more,
 		.name_len = e.name_len,
 		.name = e.name,
 	};

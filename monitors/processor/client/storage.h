@@ -73,12 +73,16 @@ struct storage_dirent {
 	uint64_t ino;
 	uint64_t cookie; /* to go on behind this entry */
 	uint8_t type;    /* DT_* */
+	bool more;       /* entries behind it have the same cookie */
 	uint8_t name_len;
 	const char *name; /* not terminated; points into the answer */
 };
-/* Bytes of @buf that hold entries behind @cookie; 0 at the end. */
-ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, void *buf, uint32_t size)
-	__must_check;
+/*
+ * Bytes of @buf that hold entries behind @cookie; 0 at the end. @behind: name_tie() of the last
+ * entry if it had @more, else 0.
+ */
+ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, uint64_t behind, void *buf,
+			 uint32_t size) __must_check;
 /* The entry at *@off of these, which moves behind it. -ENOENT at the end; -EPROTO malformed. */
 int storage_dirent_next(const void *buf, size_t len, size_t *off, struct storage_dirent *out)
 	__must_check;

@@ -155,8 +155,10 @@ static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size, bool ol
 	if (err)
 		return err;
 	sink.pos = f->pos;
+	sink.behind = f->pos == f->dir_pos ? f->dir_behind : 0;
 	err = emit_all(f->inode, f->pos, &sink);
-	f->pos = sink.pos;
+	f->pos = f->dir_pos = sink.pos;
+	f->dir_behind = sink.behind;
 	mutex_unlock(&f->lock);
 	return err ? err : result(&sink);
 }

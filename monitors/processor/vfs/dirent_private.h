@@ -13,6 +13,8 @@ struct dir_sink {
 		    uint64_t cookie);
 	const struct mounts *mounts; /* its mount points hide entries of @dir; may be NULL */
 	const struct inode *dir;
+	/* Where one position has several names: name_tie() of the last one taken, or 0. */
+	uint64_t behind;
 	bool full;
 	int err;
 

@@ -65,6 +65,9 @@ struct file {
 	uint32_t flags;    /* atomic: O_* but not O_CLOEXEC */
 	struct mutex lock; /* RANK_FILE */
 	uint64_t pos __guarded_by(&lock);
+	/* A directory's: dir_sink.behind, as long as pos is dir_pos. */
+	uint64_t dir_pos __guarded_by(&lock);
+	uint64_t dir_behind __guarded_by(&lock);
 	char *path; /* const: canonical, as it was at open, or NULL */
 	struct inode
 		*inode; /* const: counted; NULL: no path leads to it (pipes, streams, sockets) */

@@ -29,6 +29,7 @@
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <lib/list.h>
+#include <lib/name_tie.h>
 #include <lib/string.h>
 #include <managers/placement.h>
 #include <mm/slab.h>
@@ -582,7 +583,7 @@ static int storagefs_open(struct inode *inode, struct file *f)
 static int emit_chunk(const struct file_id *dir, uint64_t *pos, struct dir_sink *sink,
 		      uint8_t *chunk)
 {
-	const ssize_t len = storage_getdents(dir, *pos, chunk, DIR_CHUNK);
+	const ssize_t len = storage_getdents(dir, *pos, sink->behind, chunk, DIR_CHUNK);
 	struct storage_dirent e;
 	size_t off = 0;
 	int err;
@@ -593,6 +594,7 @@ static int emit_chunk(const struct file_id *dir, uint64_t *pos, struct dir_sink 
 		if (!dir_emit(sink, e.name, e.name_len, e.ino, e.type, e.cookie))
 			return 1;
 		*pos = e.cookie;
+		sink->behind = e.more ? name_tie(e.name, e.name_len) : 0;
 	}
 	return err == -ENOENT ? 1 : err; /* -ENOENT: the end of this chunk */
 }

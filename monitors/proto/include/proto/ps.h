@@ -112,10 +112,14 @@ struct ps_file_req_wire { /* PS_GETATTR, PS_STATFS */
 struct ps_getdents_req_wire {
 	struct proto_file_wire file;
 	le64_t cookie;    /* 0 = from the start; else off of the last entry taken */
+	le64_t behind;    /* name_tie() of that entry if it had PS_DIRENT_MORE, else 0 */
 	le32_t max_bytes; /* of reply body */
 	le32_t reserved;
 };
-static_assert(sizeof(struct ps_getdents_req_wire) == 48, "PS_GETDENTS is ABI");
+static_assert(sizeof(struct ps_getdents_req_wire) == 56, "PS_GETDENTS is ABI");
+
+/* In an entry's type: entries behind it have the same cookie. */
+#define PS_DIRENT_MORE 0x80u
 
 /* Reply: entries one behind the other, each padded with zeroes to 8 bytes; none = end. */
 struct ps_dirent_wire {
@@ -487,6 +491,7 @@ int ps_file_req_decode(const void *buf, size_t len, struct proto_file *out) __mu
 struct ps_getdents_req {
 	struct proto_file file;
 	uint64_t cookie;
+	uint64_t behind;
 	uint32_t max_bytes;
 };
 
@@ -497,6 +502,7 @@ struct ps_dirent {
 	uint64_t ino;
 	uint64_t cookie;
 	uint8_t type;
+	bool more; /* entries behind it have the same cookie */
 	uint8_t name_len;
 	const char *name; /* not terminated; decoded: points into the message */
 };
