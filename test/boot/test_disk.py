@@ -235,30 +235,55 @@ def test_a_database(tmp_path):
         assert check.stdout == "ok\n"
 
 
+# Devices that mknod() makes: as those of /dev with their numbers; nothing serves the others.
+DEVICES = r"""
+b=/usr/bin/busybox
+for d in $1 /dev/shm; do
+    cd $d && $b mkdir nodes && cd nodes || exit 1
+    $b mknod null c 1 3; $b mknod zero c 1 5; $b mknod none c 250 70000; $b mknod disk b 8 1
+    $b stat -c "%n %F %t:%T" null none disk
+    echo lost > null; $b wc -c < null; $b head -c 3 zero | $b od -An -tx1
+    (: < none) 2>&1; (: < disk) 2>&1
+    cd .. && $b rm -r nodes
+done
+"""
+DEVICES_SAID = """null character special file 1:3
+none character special file fa:11170
+disk block special file 8:1
+0
+ 00 00 00
+sh: line 7: can't open none: No such device or address
+sh: line 7: can't open disk: No such device or address
+"""
+
+
 def test_calls(tmp_path):
-    """Holes, times, synchronisation, files without a name, allocation, FIFOs: as on Linux."""
-    program = build_programs() / "glibc-static/diskcalls"
-    fifos = build_programs() / "glibc-static/fifos"
+    """Holes, times, synchronisation, files without a name, allocation, FIFOs, extended attributes,
+    devices: as on Linux.
+    """
+    programs = [build_programs() / "glibc-static" / name for name in ("diskcalls", "xattrs")]
+    others = [build_programs() / "glibc-static" / name for name in ("fifos", "inotifys")]
     tree = image.Tree()
-    tree.files["/data/diskcalls"] = str(program)
-    tree.files["/data/fifos"] = str(fifos)
-    tree.files["/data/inotifys"] = str(program.with_name("inotifys"))
+    for path in (*programs, *others):
+        tree.files[f"/data/{path.name}"] = str(path)
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
     there.mkdir()
     cluster = up(disk, "disk-calls")
     try:
-        got = cluster.run(["/data/diskcalls", "/work"])
+        linux = subprocess.run(["stat", "-fc", "%T", tmp_path], capture_output=True, text=True)
+        for program in programs:
+            got = cluster.run([f"/data/{program.name}", "/work"])
+            assert (got.status, got.err) == (0, b""), got.err
+            if linux.stdout.strip() == "ext2/ext3":
+                assert got.out == on_host([str(program), str(there)]).out
+        for program in others:
+            got = cluster.run([f"/data/{program.name}", "/work"])
+            assert (got.status, got.err) == (0, b""), got.err
+            assert got.out.decode() == on_host([str(program), str(there)]).out.decode()
+        got = cluster.run([BUSYBOX, "sh", "-c", DEVICES, "sh", "/work"])
         assert (got.status, got.err) == (0, b""), got.err
-        if subprocess.run(["stat", "-fc", "%T", tmp_path], capture_output=True,
-                          text=True).stdout.strip() == "ext2/ext3":  # fmt: skip
-            assert got.out == on_host([str(program), str(there)]).out
-        got = cluster.run(["/data/fifos", "/work"])
-        assert (got.status, got.err) == (0, b"")
-        assert got.out == on_host([str(fifos), str(there)]).out
-        got = cluster.run(["/data/inotifys", "/work"])
-        assert got.out.decode() == on_host([program.with_name("inotifys"), there]).out.decode()
-        assert (got.status, got.err) == (0, b"")
+        assert got.out.decode() == 2 * DEVICES_SAID
         got = cluster.run([BUSYBOX, "sh", "-c", "echo kept > /work/kept; /usr/bin/busybox sync"])
         assert (got.status, got.err) == (0, b"")
     finally:

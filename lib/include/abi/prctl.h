@@ -81,12 +81,10 @@
 #define CAP_IPC_OWNER        15
 #define CAP_SYS_CHROOT       18
 #define CAP_SYS_PTRACE       19
-#define CAP_NET_BIND_SERVICE 10
-#define CAP_NET_ADMIN        12
-#define CAP_NET_RAW          13
 #define CAP_SYS_ADMIN        21
 #define CAP_SYS_NICE         23
 #define CAP_SYS_RESOURCE     24
+#define CAP_MKNOD            27
 #define CAP_SYSLOG           34
 #define CAP_WAKE_ALARM       35
 #define CAP_LAST_CAP         40

@@ -11,11 +11,13 @@
  */
 #include "change.h"
 
+#include <abi/xattr.h>
 #include <kernel/panic.h>
 #include <kernel/spinlock.h>
 #include <kernel/wait.h>
 #include <lib/errno.h>
 #include <lib/list.h>
+#include <lib/string.h>
 #include <mm/slab.h>
 #include <proto/ps.h>
 
@@ -27,7 +29,7 @@ static_assert((int)STORAGE_SET_MTIME_NOW == (int)PS_SET_MTIME_NOW, "the same");
 static_assert((int)STORAGE_SET_BY_OPEN_FILE == (int)PS_SET_BY_OPEN_FILE, "the same");
 static_assert((int)STORAGE_CLOSE_MAX == (int)PS_CLOSE_MAX, "the same");
 
-/* The longest request: fixed part, groups, a name and a target. */
+/* The longest request but PS_SETXATTR: fixed part, groups, a name and a target. */
 #define BODY_MAX                                                               \
 	(sizeof(struct ps_rename_req_wire) + sizeof(struct ps_make_req_wire) + \
 	 PROTO_MAX_GROUPS * sizeof(le32_t) + 2 * PS_NAME_MAX + PROTO_PATH_MAX)
@@ -36,7 +38,7 @@ struct numbered {
 	struct list_head link; /* pending.lock */
 	uint32_t node;         /* pending.lock: that has been asked; 0: none yet */
 	uint64_t seq;
-	uint8_t body[BODY_MAX];
+	uint8_t body[];
 };
 
 static struct {
@@ -50,10 +52,11 @@ static struct {
 	.ended = WAITQUEUE_INIT(pending.ended),
 };
 
-/* A number for a change by @cred, and room for its request.  NULL: no memory. */
-static struct numbered *begin(const struct fs_cred *cred, struct ps_change *change)
+/* A number for a change by @cred, and @room bytes for its request.  NULL: no memory. */
+static struct numbered *begin_large(const struct fs_cred *cred, struct ps_change *change,
+				    size_t room)
 {
-	struct numbered *n = kmalloc(sizeof(*n));
+	struct numbered *n = kmalloc(sizeof(*n) + room);
 
 	if (!n)
 		return NULL;
@@ -66,6 +69,11 @@ static struct numbered *begin(const struct fs_cred *cred, struct ps_change *chan
 	spin_unlock(&pending.lock);
 	change->seq = n->seq;
 	return n;
+}
+
+static struct numbered *begin(const struct fs_cred *cred, struct ps_change *change)
+{
+	return begin_large(cred, change, BODY_MAX);
 }
 
 /* Send @len bytes of request, unless that is an error.  The reply's length or an errno. */
@@ -179,7 +187,7 @@ static int make(const struct fs_cred *cred, uint16_t opcode, const struct storag
 	if (!n)
 		return -ENOMEM;
 	return finish_attr(n, at->dir->node, opcode,
-			   ps_make_req_encode(opcode, &req, n->body, sizeof(n->body)), attr);
+			   ps_make_req_encode(opcode, &req, n->body, BODY_MAX), attr);
 }
 
 int storage_make(const struct fs_cred *cred, const struct storage_name *at,
@@ -210,8 +218,8 @@ int storage_link(const struct fs_cred *cred, const struct file_id *file,
 	n = begin(cred, &req.change);
 	if (!n)
 		return -ENOMEM;
-	return finish_attr(n, at->dir->node, PS_LINK,
-			   ps_link_req_encode(&req, n->body, sizeof(n->body)), NULL);
+	return finish_attr(n, at->dir->node, PS_LINK, ps_link_req_encode(&req, n->body, BODY_MAX),
+			   NULL);
 }
 
 /* --- removing, renaming ------------------------------------------------------------------ */
@@ -228,7 +236,7 @@ static int remove_entry(const struct fs_cred *cred, uint16_t opcode, const struc
 	if (!n)
 		return -ENOMEM;
 	return finish_removed(n, at->dir->node, opcode,
-			      ps_remove_req_encode(&req, n->body, sizeof(n->body)), removed);
+			      ps_remove_req_encode(&req, n->body, BODY_MAX), removed);
 }
 
 int storage_unlink(const struct fs_cred *cred, const struct storage_name *at,
@@ -265,7 +273,7 @@ int storage_rename(const struct fs_cred *cred, const struct storage_rename *how,
 	if (!n)
 		return -ENOMEM;
 	return finish_removed(n, how->from.dir->node, PS_RENAME,
-			      ps_rename_req_encode(&req, n->body, sizeof(n->body)), removed);
+			      ps_rename_req_encode(&req, n->body, BODY_MAX), removed);
 }
 
 /* --- attributes, the end of a use ---------------------------------------------------------- */
@@ -290,7 +298,35 @@ int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
 	if (!n)
 		return -ENOMEM;
 	return finish_attr(n, file->node, PS_SETATTR,
-			   ps_setattr_req_encode(&req, n->body, sizeof(n->body)), attr);
+			   ps_setattr_req_encode(&req, n->body, BODY_MAX), attr);
+}
+
+int storage_setxattr(const struct fs_cred *cred, const struct file_id *file, const char *name,
+		     const void *value, size_t size, int flags)
+{
+	const size_t name_len = strlen(name);
+	const size_t room = sizeof(struct ps_setxattr_req_wire) +
+			    PROTO_MAX_GROUPS * sizeof(le32_t) + name_len + size;
+	struct ps_setxattr_req req = {
+		.file = file_to_proto(file),
+		.flags = (flags & XATTR_CREATE ? PS_XATTR_CREATE : 0u) |
+			 (flags & XATTR_REPLACE ? PS_XATTR_REPLACE : 0u),
+		.name_len = (uint16_t)name_len,
+		.value_len = (uint16_t)size,
+		.name = name,
+		.value = value,
+	};
+	struct numbered *n;
+
+	if (size > PS_XATTR_VALUE_MAX)
+		return -ENOSPC; /* as ext4 says of what no block holds */
+	if (!value)
+		req.flags = 0;
+	n = begin_large(cred, &req.change, room);
+	if (!n)
+		return -ENOMEM;
+	return finish_attr(n, file->node, value ? PS_SETXATTR : PS_REMOVEXATTR,
+			   ps_setxattr_req_encode(&req, n->body, room), NULL);
 }
 
 int storage_close(const struct file_id *files, size_t nr)

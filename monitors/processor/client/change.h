@@ -79,6 +79,13 @@ struct storage_attr {
 int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
 		    const struct storage_attr *how, struct file_attr *attr) __must_check;
 
+/*
+ * Set an attribute by its whole name; @value NULL removes it. @flags: XATTR_*. -ENODATA, -EEXIST,
+ * -ENOSPC, -EPERM, -EACCES.
+ */
+int storage_setxattr(const struct fs_cred *cred, const struct file_id *file, const char *name,
+		     const void *value, size_t size, int flags) __must_check;
+
 #define STORAGE_CLOSE_MAX 64u
 /* This processor uses @nr unlinked files of one node (at most STORAGE_CLOSE_MAX) no more. */
 int storage_close(const struct file_id *files, size_t nr) __must_check;

@@ -8,6 +8,7 @@
  */
 #include "storage.h"
 
+#include <abi/xattr.h>
 #include <cluster/patience.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
@@ -215,6 +216,24 @@ ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, uint64_t be
 
 	ps_getdents_req_encode(&req, &w);
 	return storage_call(dir->node, PS_GETDENTS, &w, sizeof(w), buf, size);
+}
+
+ssize_t storage_getxattr(const struct fs_cred *cred, const struct file_id *file, const char *name,
+			 void *buf, size_t size)
+{
+	struct ps_getxattr_req req = { .file = file_to_proto(file), .name = name };
+	uint8_t body[sizeof(struct ps_getxattr_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) +
+		     XATTR_NAME_MAX];
+	ssize_t len;
+
+	static_assert(STORAGE_XATTR_MAX == PS_XATTR_VALUE_MAX, "the same");
+	cred_to_proto(cred, &req.cred);
+	req.name_len = name ? (uint16_t)strlen(name) : 0;
+	len = ps_getxattr_req_encode(&req, body, sizeof(body));
+	if (len < 0)
+		return len;
+	return storage_call(file->node, name ? PS_GETXATTR : PS_LISTXATTR, body, (size_t)len, buf,
+			    size);
 }
 
 int storage_dirent_next(const void *buf, size_t len, size_t *off, struct storage_dirent *out)

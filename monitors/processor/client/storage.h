@@ -78,6 +78,13 @@ struct storage_dirent {
 	const char *name; /* not terminated; points into the answer */
 };
 /*
+ * The value of an attribute by its whole name (-ENODATA, -EACCES), or, @name NULL, all names, each
+ * with its NUL: so many bytes of @buf.
+ */
+ssize_t storage_getxattr(const struct fs_cred *cred, const struct file_id *file, const char *name,
+			 void *buf, size_t size) __must_check;
+#define STORAGE_XATTR_MAX 8192u /* bytes of a value, or of all names: no answer is longer */
+/*
  * Bytes of @buf that hold entries behind @cookie; 0 at the end. @behind: name_tie() of the last
  * entry if it had @more, else 0.
  */

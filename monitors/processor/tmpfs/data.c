@@ -27,6 +27,7 @@
 #include <processor/excache/object.h>
 #include <processor/ipc/pipe.h>
 #include <processor/process/process.h>
+#include <processor/vfs/dev.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/uio.h>
 
@@ -503,8 +504,10 @@ int tmpfs_open(struct inode *inode, struct file *f)
 
 	if (inode->mode == S_IFIFO)
 		return open_fifo(ti, f);
+	if (inode->mode == S_IFCHR)
+		return dev_use(f, ti->rdev);
 	if (inode->mode != S_IFREG)
-		return -ENXIO; /* a socket */
+		return -ENXIO; /* a disk, or a socket */
 	err = need_object(ti);
 	if (!err && file_writable(f))
 		err = object_write_begin(ti->object);

@@ -159,6 +159,7 @@ int tmpfs_new_inode(struct tmpfs *fs, const struct new_inode *how, struct tmpfs_
 	spin_lock_init(&ti->attr_lock, "tmpfs.attr", RANK_SPIN_FS);
 	mutex_init(&ti->data_lock, "tmpfs.data", RANK_FILE_DATA);
 	ti->mode = how->mode;
+	ti->rdev = how->rdev;
 	ti->uid = how->uid;
 	ti->gid = how->gid;
 	ti->atime = ti->mtime = ti->ctime = ti->btime = now();
@@ -258,6 +259,7 @@ int tmpfs_getattr(struct inode *inode, struct file_attr *attr)
 
 	attr->file.ino = ti->ino;
 	attr->nlink = READ_ONCE(ti->nlink);
+	attr->rdev = ti->rdev;
 	spin_lock(&ti->attr_lock);
 	attr->mode = ti->mode;
 	attr->uid = ti->uid;

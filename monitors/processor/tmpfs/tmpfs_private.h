@@ -81,6 +81,7 @@ struct tmpfs_inode {
 	char *target; /* const: links */
 	size_t target_len;
 	struct pipe *pipe; /* const: FIFOs */
+	uint32_t rdev;     /* const: devices */
 };
 
 static inline struct tmpfs_inode *tmpfs_inode(struct inode *inode)

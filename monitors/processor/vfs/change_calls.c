@@ -43,6 +43,15 @@ static int check_absent(const struct walk_base *base, struct walk_result *res, b
 	return res->slash && !dir ? -ENOENT : 0;
 }
 
+/* Number 0 is how an overlay marks what it hides: everybody may make it. */
+static bool may_make(uint32_t mode, uint32_t rdev)
+{
+	const uint32_t type = mode & S_IFMT;
+
+	return (type != S_IFCHR && type != S_IFBLK) || (type == S_IFCHR && !rdev) ||
+	       capable(CAP_MKNOD);
+}
+
 /* *@out, unless @out is NULL, is the new inode, referenced. */
 static int create_in(const struct at_path *at, struct walk_result *res, struct new_inode *how,
 		     uint32_t mode, struct inode **out)
@@ -55,6 +64,8 @@ static int create_in(const struct at_path *at, struct walk_result *res, struct n
 	if (!dir->ops->create)
 		return create_error(dir);
 	err = may_create(&at->cred, &res->parent.attr);
+	if (!err && !may_make(mode, how->rdev))
+		err = -EPERM;
 	if (err)
 		return err;
 	how->name = res->name;
@@ -121,8 +132,8 @@ long sys_mkdirat(const struct syscall_args *args)
 	return do_mkdir((int)args->a[0], args->a[1], (uint32_t)args->a[2]);
 }
 
-/* Devices cannot be made: there is nothing behind their numbers. */
-static long do_mknod(int dfd, uint64_t upath, uint32_t mode)
+/* A device is a number, which means what it means in /dev, or nothing. */
+static long do_mknod(int dfd, uint64_t upath, uint32_t mode, uint32_t rdev)
 {
 	struct new_inode how = { 0 };
 
@@ -136,6 +147,8 @@ static long do_mknod(int dfd, uint64_t upath, uint32_t mode)
 		break;
 	case S_IFCHR:
 	case S_IFBLK:
+		how.rdev = rdev;
+		break;
 	case S_IFDIR:
 		return -EPERM;
 	default:
@@ -147,13 +160,13 @@ static long do_mknod(int dfd, uint64_t upath, uint32_t mode)
 /* mknod(path, mode, dev) */
 long sys_mknod(const struct syscall_args *args)
 {
-	return do_mknod(AT_FDCWD, args->a[0], (uint32_t)args->a[1]);
+	return do_mknod(AT_FDCWD, args->a[0], (uint32_t)args->a[1], (uint32_t)args->a[2]);
 }
 
 /* mknodat(dfd, path, mode, dev) */
 long sys_mknodat(const struct syscall_args *args)
 {
-	return do_mknod((int)args->a[0], args->a[1], (uint32_t)args->a[2]);
+	return do_mknod((int)args->a[0], args->a[1], (uint32_t)args->a[2], (uint32_t)args->a[3]);
 }
 
 static long do_symlink(uint64_t utarget, int dfd, uint64_t upath)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * /dev: null, zero, full, random, urandom, tty, ptmx, and links to the descriptors.
+ * /dev: null, zero, full, random, urandom, tty, ptmx, and links to the descriptors. Nodes that
+ * mknod() made on other file systems lead here by their numbers.
  *
  * Invariants:	the inodes are static; their first reference is never given back.
  */
-#include "file.h"
+#include "dev.h"
 
 #include <kernel/initcall.h>
 #include <kernel/random.h>
@@ -13,6 +14,7 @@
 #include <lib/string.h>
 #include <processor/tty/tty.h>
 
+#include "file.h"
 #include "inode.h"
 #include "uio.h"
 
@@ -137,15 +139,31 @@ static int tty_open_current(struct file *f)
 	return err;
 }
 
+int dev_use(struct file *f, uint32_t rdev)
+{
+	f->minor = rdev;
+	switch (rdev) {
+	case DEV_TTY:
+		return tty_open_current(f);
+	case DEV_PTMX:
+		return ptmx_use(f);
+	case DEV_ZERO:
+		f->ops = &dev_zero_ops;
+		return 0;
+	case DEV_NULL:
+	case DEV_FULL:
+	case DEV_RANDOM:
+	case DEV_URANDOM:
+		f->ops = &dev_file_ops;
+		return 0;
+	default:
+		return -ENXIO;
+	}
+}
+
 static int dev_open(struct inode *inode, struct file *f)
 {
-	f->minor = container_of(inode, struct dev, inode)->number;
-	if (f->minor == DEV_TTY)
-		return tty_open_current(f);
-	if (f->minor == DEV_PTMX)
-		return ptmx_use(f);
-	f->ops = f->minor == DEV_ZERO ? &dev_zero_ops : &dev_file_ops;
-	return 0;
+	return dev_use(f, container_of(inode, struct dev, inode)->number);
 }
 
 /* Devices keep nothing, so there is nothing to truncate. */

@@ -41,6 +41,7 @@
 #include <processor/ipc/pipe.h>
 #include <processor/process/process.h>
 
+#include "dev.h"
 #include "dirent_private.h"
 #include "file.h"
 #include "live.h"
@@ -566,8 +567,10 @@ static int storagefs_open(struct inode *inode, struct file *f)
 
 	if (inode->mode == S_IFIFO)
 		return open_fifo(inode, f);
+	if (inode->mode == S_IFCHR)
+		return dev_use(f, f->attr.rdev);
 	if (inode->mode != S_IFREG)
-		return -ENXIO; /* a device that nothing serves, or a socket */
+		return -ENXIO; /* a disk, or a socket */
 	ASSERT(f->inode == inode && !f->object);
 	if (!inode->type->read_only)
 		return live_open(f);
@@ -664,6 +667,9 @@ const struct inode_ops storagefs_ops = {
 	.rename = storagefs_rename,
 	.sync_dir = storagefs_sync_dir,
 	.setattr = storagefs_setattr,
+	.getxattr = storagefs_getxattr,
+	.setxattr = storagefs_setxattr,
+	.listxattr = storagefs_listxattr,
 	.text = storagefs_text,
 };
 

@@ -71,3 +71,9 @@ int storagefs_rename(const struct rename_args *args);
 int storagefs_setattr(struct inode *inode, const struct attr_change *ch);
 /* The last reference of a file without a name has gone: tell its node, and free @si. */
 void storagefs_end_use(struct storage_inode *si);
+
+/* storagefs_xattr.c: operations. */
+ssize_t storagefs_getxattr(struct inode *inode, const char *name, void *buf, size_t size);
+int storagefs_setxattr(struct inode *inode, const char *name, const void *value, size_t size,
+		       int flags);
+ssize_t storagefs_listxattr(struct inode *inode, char *buf, size_t size, bool trusted);
