@@ -329,6 +329,20 @@ static uint32_t as_personality(uint32_t prot)
 	return exec && (prot & PROT_READ) ? prot | PROT_EXEC : prot;
 }
 
+/* The errno of a call without a length, or at a wrong offset: as Linux, whose order it has. */
+static long refusal(const struct syscall_args *args)
+{
+	struct file *f;
+
+	if ((args->a[5] & (PAGE_SIZE - 1)) || ((uint32_t)args->a[3] & MAP_ANONYMOUS))
+		return -EINVAL;
+	f = fd_get((int)args->a[4]);
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	file_put(f);
+	return -EINVAL;
+}
+
 /* mmap(addr, len, prot, flags, fd, offset) */
 long sys_mmap(const struct syscall_args *args)
 {
@@ -337,7 +351,7 @@ long sys_mmap(const struct syscall_args *args)
 	long ret;
 
 	if (req.len == 0 || (args->a[5] & (PAGE_SIZE - 1)))
-		return -EINVAL;
+		return refusal(args);
 	if (req.len > SPACE_TOP)
 		return -ENOMEM;
 	req.len = page_up(req.len);

@@ -44,11 +44,22 @@ static long traceme(void)
 	return err;
 }
 
+/* @t, which was stopped, stops for the calling thread: a debugger's next request finds it so. */
+static void wait_until_held(struct task *t)
+{
+	struct process *me = task_current()->process;
+
+	(void)!wait_event_killable(&me->child_event, READ_ONCE(t->trace.state) != TRACE_RUNS ||
+							     READ_ONCE(t->trace.ended) ||
+							     READ_ONCE(t->trace.tracer) != me);
+}
+
 static long attach(struct task *t, bool seize, uint64_t addr, uint64_t options)
 {
 	static const struct linux_siginfo stop = { .signo = SIGSTOP, .code = SI_KERNEL };
 	const struct task *me = task_current();
 	struct process *p = t->process;
+	bool was_stopped = false;
 	long err;
 
 	if (seize && (addr || (options & ~(uint64_t)OPTIONS_ALL)))
@@ -60,7 +71,8 @@ static long attach(struct task *t, bool seize, uint64_t addr, uint64_t options)
 	if (!err) {
 		spin_lock(&p->sig_lock);
 		/* One that is stopped already stops for its tracer now. */
-		if (t->sig.stopped) {
+		was_stopped = t->sig.stopped;
+		if (was_stopped) {
 			t->trace.trap = true;
 			thread_notify(t->thread, THREAD_F_SIGNAL);
 			wake_all(&p->sig.go_on);
@@ -68,6 +80,8 @@ static long attach(struct task *t, bool seize, uint64_t addr, uint64_t options)
 		spin_unlock(&p->sig_lock);
 	}
 	spin_unlock(&p->vnode->lock);
+	if (!err && was_stopped)
+		wait_until_held(t);
 	if (!err && !seize)
 		err = signal_post_task(t, &stop);
 	return err;

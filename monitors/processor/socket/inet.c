@@ -222,8 +222,10 @@ static const struct socket_ops *inet_choose(uint32_t type, uint32_t *protocol)
 		*protocol = SOL_UDP;
 		return &udp_ops;
 	}
-	return ERR_PTR(type == SOCK_STREAM || type == SOCK_DGRAM ? -EPROTONOSUPPORT
-								 : -ESOCKTNOSUPPORT);
+	/* As Linux: the types are known, the protocol is not. Raw sockets have none by default. */
+	return ERR_PTR(type == SOCK_STREAM || type == SOCK_DGRAM || type == SOCK_RAW
+			       ? -EPROTONOSUPPORT
+			       : -ESOCKTNOSUPPORT);
 }
 
 static const struct socket_family inet_family = { .family = AF_INET, .choose = inet_choose };

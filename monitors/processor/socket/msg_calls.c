@@ -226,6 +226,9 @@ long sys_sendmmsg(const struct syscall_args *args)
 
 static long receive(struct socket *s, struct socket_msg *m)
 {
+	/* Errors of single packets are told by SO_ERROR alone: the queue of them is empty. */
+	if ((m->flags & MSG_ERRQUEUE) && s->family != AF_UNIX)
+		return -EAGAIN;
 	return s->ops->recvmsg ? s->ops->recvmsg(s, m) : -EOPNOTSUPP;
 }
 

@@ -174,8 +174,6 @@ static void tell_source(struct socket *s, struct socket_msg *m, const struct soc
 
 static ssize_t udp_recv(struct socket *s, struct socket_msg *m)
 {
-	if (m->flags & MSG_ERRQUEUE)
-		return -EAGAIN;
 	return socket_recv_message(s, m, tell_source);
 }
 
