@@ -115,14 +115,14 @@ static int read_program(struct load *ld)
 	return elf_read(&src, &ld->prog);
 }
 
-/* Find the file that PT_INTERP names, as the program's user would. */
-static int lookup_interp(struct load *ld, const char *path)
+/* Find the file of @len bytes of @path, as the program's user would. */
+static int lookup_interp(struct load *ld, const char *path, size_t path_len)
 {
 	const struct ps_path_req req = {
 		.cred = ld->req->cred,
 		.vnode = ld->req->vnode,
 		.access = 1, /* X */
-		.path_len = (uint16_t)strlen(path),
+		.path_len = (uint16_t)path_len,
 		.path = path,
 	};
 	const size_t cap = MAX(sizeof(struct ps_path_req_wire), sizeof(struct ps_lookup_rep_wire)) +
@@ -160,7 +160,12 @@ static int read_interp(struct load *ld)
 
 	if (!ld->prog.interp)
 		return 0;
-	err = ld->prog.interp[0] == '/' ? lookup_interp(ld, ld->prog.interp) : -ENOENT;
+	if (ld->req->interp_len)
+		err = lookup_interp(ld, ld->req->interp, ld->req->interp_len);
+	else
+		err = ld->prog.interp[0] == '/'
+			      ? lookup_interp(ld, ld->prog.interp, strlen(ld->prog.interp))
+			      : -ENOENT;
 	if (err)
 		return err;
 	err = read_image(ld, &ld->interp_attr.file, &ld->interp);

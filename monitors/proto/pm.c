@@ -147,7 +147,7 @@ static const uint8_t *arrays_get(const uint8_t *pos, struct counts n, struct pm_
 #define PM_EXEC_REQ(F)                                                                         \
 	F(id64, aspace), F(file, file), F(u64, stack_size), F(u64, random_seed), F(own, cred), \
 		F(id32, vnode), F(u32, want_credits), F(u64, object), F(u32, storage),         \
-		F(u32, head_len)
+		F(u32, head_len), F(u32, interp_len), F(zero32, reserved)
 
 /* A file, or an object with its beginning. */
 static bool program_is_valid(const struct pm_exec_req *r)
@@ -160,6 +160,7 @@ static bool program_is_valid(const struct pm_exec_req *r)
 static bool exec_req_is_valid(const struct pm_exec_req *r)
 {
 	return program_is_valid(r) && r->head_len <= PM_EXEC_HEAD_MAX &&
+	       r->interp_len < PROTO_PATH_MAX && (!r->interp_len || r->storage) &&
 	       range_is_valid(0, r->stack_size);
 }
 
@@ -169,20 +170,25 @@ ssize_t pm_exec_req_encode(const struct pm_exec_req *req, void *buf, size_t cap)
 {
 	struct pm_exec_req_wire w;
 	le32_t groups[PROTO_MAX_GROUPS];
-	size_t groups_len;
+	size_t groups_len, len;
+	uint8_t *out = buf;
 
-	if (req->cred.nr_groups > PROTO_MAX_GROUPS || req->head_len > PM_EXEC_HEAD_MAX)
+	if (req->cred.nr_groups > PROTO_MAX_GROUPS || req->head_len > PM_EXEC_HEAD_MAX ||
+	    req->interp_len >= PROTO_PATH_MAX)
 		return -EMSGSIZE;
 	groups_len = req->cred.nr_groups * sizeof(le32_t);
-	if (cap < sizeof(w) + groups_len + req->head_len)
+	len = sizeof(w) + groups_len + req->head_len + req->interp_len;
+	if (cap < len)
 		return -EMSGSIZE;
 	pm_exec_req_put(req, &w);
 	proto_cred_encode(&req->cred, &w.cred, groups);
-	memcpy(buf, &w, sizeof(w));
-	memcpy((uint8_t *)buf + sizeof(w), groups, groups_len);
+	memcpy(out, &w, sizeof(w));
+	memcpy(out + sizeof(w), groups, groups_len);
 	if (req->head_len)
-		memcpy((uint8_t *)buf + sizeof(w) + groups_len, req->head, req->head_len);
-	return (ssize_t)(sizeof(w) + groups_len + req->head_len);
+		memcpy(out + sizeof(w) + groups_len, req->head, req->head_len);
+	if (req->interp_len)
+		memcpy(out + len - req->interp_len, req->interp, req->interp_len);
+	return (ssize_t)len;
 }
 
 int pm_exec_req_decode(const void *buf, size_t len, struct pm_exec_req *out)
@@ -201,8 +207,11 @@ int pm_exec_req_decode(const void *buf, size_t len, struct pm_exec_req *out)
 	if (err)
 		return err;
 	r.head = (const uint8_t *)buf + sizeof(w) + r.cred.nr_groups * sizeof(le32_t);
-	if (len != sizeof(w) + r.cred.nr_groups * sizeof(le32_t) + r.head_len)
+	r.interp = (const char *)r.head + r.head_len;
+	if (len != sizeof(w) + r.cred.nr_groups * sizeof(le32_t) + r.head_len + r.interp_len)
 		return -EMSGSIZE;
+	if (r.interp_len && (r.interp[0] != '/' || memchr(r.interp, '\0', r.interp_len)))
+		return -EPROTO;
 	*out = r;
 	return 0;
 }

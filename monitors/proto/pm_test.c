@@ -581,6 +581,9 @@ static const struct rejection {
 	{ "pm_exec_req", 8, 8, 0 },                   /* a node, but no inode */
 	{ "pm_exec_req", 80, 8, 7 },                  /* a file and an object */
 	{ "pm_exec_req", 92, 4, 4097 },               /* too long a beginning */
+	{ "pm_exec_req", 96, 4, 4096 },               /* too long an interpreter */
+	{ "pm_exec_req", 96, 4, 1 },                  /* one at no node */
+	{ "pm_exec_req", 100, 4, 1 },                 /* reserved */
 	{ "pm_exec_req", 40, 8, 0 },                  /* no stack */
 	{ "pm_exec_req", 40, 8, 0x800001 },           /* not whole pages */
 	{ "pm_exec_req", 64, 4, 33 },                 /* groups */
@@ -1006,7 +1009,7 @@ static void exec_of_an_object(struct ktest *t)
 	struct pm_exec_req got;
 	ssize_t len = pm_exec_req_encode(&req, buf, sizeof(buf));
 
-	ASSERT_EQ(t, len, 96 + 4 + 5);
+	ASSERT_EQ(t, len, 104 + 4 + 5);
 	ASSERT_EQ(t, pm_exec_req_decode(buf, (size_t)len, &got), 0);
 	EXPECT_EQ(t, got.object, 9);
 	EXPECT_EQ(t, got.storage, 21);
@@ -1025,6 +1028,37 @@ static void exec_of_an_object(struct ktest *t)
 	EXPECT_EQ(t, pm_exec_req_encode(&req, buf, sizeof(buf)), -EMSGSIZE);
 }
 
+/* The interpreter's path comes last. */
+static void exec_with_an_interpreter(struct ktest *t)
+{
+	static const char path[] = "/jail/lib/ld";
+	struct pm_exec_req req = { .aspace = 1,
+				   .vnode = 2,
+				   .stack_size = 0x800000,
+				   .cred = { 0, 0, 1, { 4 } },
+				   .file = { 77, 3, 21, 2, 0x5ea1 },
+				   .storage = 21,
+				   .interp_len = sizeof(path) - 1,
+				   .interp = path };
+	struct pm_exec_req got;
+	ssize_t len = pm_exec_req_encode(&req, buf, sizeof(buf));
+
+	ASSERT_EQ(t, len, 104 + 4 + 12);
+	ASSERT_EQ(t, pm_exec_req_decode(buf, (size_t)len, &got), 0);
+	EXPECT_EQ(t, got.interp_len, 12);
+	EXPECT_MEMEQ(t, got.interp, path, 12);
+	EXPECT_EQ(t, recode_pm_exec_req(buf, (size_t)len, again), len);
+	EXPECT_MEMEQ(t, again, buf, (size_t)len);
+	EXPECT_EQ(t, pm_exec_req_decode(buf, (size_t)len - 1, &got), -EMSGSIZE);
+	buf[len - 1] = '\0';
+	EXPECT_EQ(t, pm_exec_req_decode(buf, (size_t)len, &got), -EPROTO);
+	buf[len - 1] = 'd';
+	buf[len - 12] = 'x'; /* not absolute */
+	EXPECT_EQ(t, pm_exec_req_decode(buf, (size_t)len, &got), -EPROTO);
+	req.interp_len = PROTO_PATH_MAX;
+	EXPECT_EQ(t, pm_exec_req_encode(&req, buf, sizeof(buf)), -EMSGSIZE);
+}
+
 static void fetch_has_documented_bytes(struct ktest *t)
 {
 	static const uint8_t want[64] = {
@@ -1038,10 +1072,15 @@ static void fetch_has_documented_bytes(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(every_message_there_and_back), KTEST(a_list_of_ended_spaces),
-	KTEST(changed_fields_are_rejected),  KTEST(encoders_keep_limits),
-	KTEST(mappings_of_objects),          KTEST(exec_of_an_object),
-	KTEST(fetch_has_documented_bytes),   { 0 },
+	KTEST(every_message_there_and_back),
+	KTEST(a_list_of_ended_spaces),
+	KTEST(changed_fields_are_rejected),
+	KTEST(encoders_keep_limits),
+	KTEST(mappings_of_objects),
+	KTEST(exec_of_an_object),
+	KTEST(exec_with_an_interpreter),
+	KTEST(fetch_has_documented_bytes),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "proto.memory", .cases = cases };
 KTEST_SUITE(suite);

@@ -232,9 +232,11 @@ int remote_exec(struct aspace *as, const struct exec_program *prog, const struct
 		.storage = prog->storage,
 		.head_len = prog->head_len,
 		.head = prog->head,
+		.interp_len = prog->interp ? (uint32_t)strlen(prog->interp) : 0,
+		.interp = prog->interp,
 	};
 	const size_t cap = sizeof(struct pm_exec_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) +
-			   PM_EXEC_HEAD_MAX;
+			   PM_EXEC_HEAD_MAX + PROTO_PATH_MAX;
 	void *body = kmalloc(cap);
 	struct home_reply *r = home_reply_alloc();
 	ssize_t len = -ENOMEM;

@@ -24,6 +24,7 @@ struct exec_program {
 	uint32_t storage;    /* node that its interpreter is looked up at; 0 for a file */
 	const uint8_t *head; /* up to EXEC_HEAD_MAX bytes */
 	uint32_t head_len;
+	const char *interp; /* its path in the file system of @storage; NULL: as PT_INTERP says */
 };
 
 /* A program in its new space. */

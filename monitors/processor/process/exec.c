@@ -291,6 +291,8 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	if (err)
 		return err;
 	cred_to_fs(cred, &pc);
+	if (prog->interp)
+		pc = (struct fs_cred){ 0 }; /* the caller has walked there with its own */
 	random_bytes(&random, sizeof(random));
 	as = load_space(prog, &pc, stack_size, random.seed | 1, &layout);
 	if (IS_ERR(as))

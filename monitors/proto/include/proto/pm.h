@@ -153,7 +153,7 @@ static inline uint32_t pm_space_maker(uint64_t aspace)
 
 #define PM_EXEC_HEAD_MAX 4096
 
-/* Header, groups, the first head_len bytes of the program. */
+/* Header, groups, the first head_len bytes of the program, interp_len bytes of a path. */
 struct pm_exec_req_wire {
 	le64_t aspace;               /* new, cluster-unique: see pm_space_home() */
 	struct proto_file_wire file; /* the program; the processor has looked it up and checked x */
@@ -169,8 +169,14 @@ struct pm_exec_req_wire {
 	le64_t object;
 	le32_t storage;  /* where PT_INTERP is looked up; 0: where the file is, or nowhere */
 	le32_t head_len; /* 1 to PM_EXEC_HEAD_MAX; 0 for a file */
+	/*
+	 * The file that PT_INTERP means to a program whose "/" is another one: its path in the file
+	 * system of @storage, which is then not 0. 0: PT_INTERP as it stands.
+	 */
+	le32_t interp_len;
+	le32_t reserved;
 };
-static_assert(sizeof(struct pm_exec_req_wire) == 96, "PM_EXEC is ABI");
+static_assert(sizeof(struct pm_exec_req_wire) == 104, "PM_EXEC is ABI");
 
 enum pm_exec_flags {
 	PM_EXEC_STACK_X = 1 << 0, /* the program wants an executable stack */
@@ -705,7 +711,9 @@ struct pm_exec_req {
 	uint64_t object; /* 0: the program is a file, and head_len is 0, too */
 	uint32_t storage;
 	uint32_t head_len;
+	uint32_t interp_len; /* below PROTO_PATH_MAX */
 	const uint8_t *head; /* decoded: points into the message */
+	const char *interp;  /* the same; not terminated */
 };
 
 ssize_t pm_exec_req_encode(const struct pm_exec_req *req, void *buf, size_t cap) __must_check;
