@@ -27,6 +27,7 @@ static_assert((int)STORAGE_MOUNT_POINTS_MAX == (int)PS_MOUNT_POINTS_MAX, "the sa
 static_assert((int)STORAGE_NOFOLLOW == (int)PS_LOOKUP_NOFOLLOW, "the same");
 static_assert((int)STORAGE_DIRECTORY == (int)PS_LOOKUP_DIRECTORY, "the same");
 static_assert((int)STORAGE_REALPATH == (int)PS_LOOKUP_REALPATH, "the same");
+static_assert((int)STORAGE_BELOW == (int)PS_LOOKUP_BELOW, "the same");
 static_assert((int)STORAGE_AT_MOUNT_POINT == (int)PS_END_MOUNT_POINT, "the same");
 static_assert((int)STORAGE_UP == (int)PS_END_UP, "the same");
 static_assert((int)STORAGE_AT_ROOT == (int)PS_END_ROOT, "the same");

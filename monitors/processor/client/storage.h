@@ -17,6 +17,7 @@ enum storage_flags {
 	STORAGE_NOFOLLOW = 1 << 0,  /* a link in the last component is the result itself */
 	STORAGE_DIRECTORY = 1 << 1, /* -ENOTDIR unless it is one */
 	STORAGE_REALPATH = 1 << 2,  /* the answer has the canonical path */
+	STORAGE_BELOW = 1 << 3,     /* its root is not "/" for the program */
 };
 
 struct storage_place {  /* of a file system: the paths below are those in it */
@@ -24,7 +25,8 @@ struct storage_place {  /* of a file system: the paths below are those in it */
 	uint32_t node;  /* that one; 0: not known yet */
 };
 
-#define STORAGE_MOUNT_POINTS_MAX 1024 /* bytes */
+/* Bytes: those of mounts, and the path of a process's root directory. */
+#define STORAGE_MOUNT_POINTS_MAX (1024 + 4096)
 
 /*
  * Attributes of @path (absolute within the file system), by user 0, and without a link followed in
@@ -48,7 +50,7 @@ struct storage_walk {
 enum storage_end {
 	STORAGE_FOUND,
 	STORAGE_AT_MOUNT_POINT,
-	/* Of a file system that is not mounted at "/": */
+	/* Of a file system that is not mounted at "/", and with STORAGE_BELOW: */
 	STORAGE_UP,      /* ".." out of its root */
 	STORAGE_AT_ROOT, /* an absolute link, with which the rest begins */
 };

@@ -301,13 +301,15 @@ static ssize_t file_head(struct file *f, uint8_t *head)
 }
 
 /* @f is not open for writing by anybody, and will not be while the program runs. */
-static int load_shared(struct exec_image *img, struct file *f, const struct exec_args *args)
+static int load_shared(struct exec_image *img, struct file *f, const struct exec_args *args,
+		       const struct exec_interp *in)
 {
 	uint8_t *head = kmalloc(EXEC_HEAD_MAX);
 	struct exec_program prog = {
 		.object = f->object,
-		.storage = gsm_storage_for("/"),
+		.storage = in->path ? in->storage : gsm_storage_for("/"),
 		.head = head,
+		.interp = in->path,
 	};
 	ssize_t len = head ? file_head(f, head) : -ENOMEM;
 
@@ -326,7 +328,8 @@ static int load_shared(struct exec_image *img, struct file *f, const struct exec
  * A program of a file system of our own lies in a shared object, whose newest pages are here: the
  * home is told how it begins.
  */
-static int load_object(struct exec_image *img, const struct path *at, const struct exec_args *args)
+static int load_object(struct exec_image *img, const struct path *at, const struct exec_args *args,
+		       const struct exec_interp *in)
 {
 	struct file *f = path_open_exec(at);
 	int err = -ENOEXEC;
@@ -338,7 +341,7 @@ static int load_object(struct exec_image *img, const struct path *at, const stru
 	err = object_run_begin(f->object);
 	if (err)
 		goto out;
-	err = load_shared(img, f, args);
+	err = load_shared(img, f, args, in);
 	if (err) {
 		object_run_end(f->object);
 	} else {
@@ -350,7 +353,7 @@ out:
 	return err;
 }
 
-static int load_once(struct exec_image *img, const struct path *at)
+static int load_found(struct exec_image *img, const struct path *at, const struct exec_interp *in)
 {
 	const struct exec_args args = {
 		.path = img->execfn,
@@ -362,11 +365,30 @@ static int load_once(struct exec_image *img, const struct path *at)
 		.envp_len = img->envp.len,
 	};
 
-	const struct exec_program prog = { .attr = &at->attr, .storage = gsm_storage_for("/") };
+	const struct exec_program prog = {
+		.attr = &at->attr,
+		.storage = in->path ? in->storage : gsm_storage_for("/"),
+		.interp = in->path,
+	};
 
 	if (!at->attr.file.node) /* no storage node has it */
-		return load_object(img, at, &args);
+		return load_object(img, at, &args, in);
 	return exec_load(img->cred, img->stack_limit, &args, &prog, &img->as, &img->regs);
+}
+
+static int load_once(struct exec_image *img, struct fs_state *fs, const struct path *at)
+{
+	struct exec_interp in = { 0 };
+	struct fs_cred cred;
+	int err = 0;
+
+	cred_to_fs(img->cred, &cred);
+	if (!fs_state_at_top(fs))
+		err = exec_interp_find(at, fs, &cred, &in);
+	if (!err)
+		err = load_found(img, at, &in);
+	kfree(in.path);
+	return err;
 }
 
 /* It is loaded: what stays of it is the program's. */
@@ -392,7 +414,7 @@ int exec_image_load(struct exec_image *img, struct fs_state *fs)
 		err = find(img, fs, text, &res);
 		if (err)
 			break;
-		err = load_once(img, &res.at);
+		err = load_once(img, fs, &res.at);
 		if (!err)
 			err = charge_image(img, res.at.text);
 		else if (err == -ENOEXEC)
@@ -611,6 +633,17 @@ static int check_nproc(struct task *t)
 	return t->nproc_exceeded ? -EAGAIN : 0;
 }
 
+/* A descriptor of the program itself: its path below the caller's root. */
+static int name_of_file(const struct file *f, char *name)
+{
+	bool outside;
+	int err;
+
+	strlcpy(name, f->path, FS_PATH_MAX);
+	err = path_text_strip(fs_current(), name, &outside);
+	return err ? err : outside ? -ENOENT : 0;
+}
+
 /* The name of the program, as it was given. */
 static char *name_from_user(int dfd, uint64_t upath, uint32_t flags)
 {
@@ -630,7 +663,7 @@ static char *name_from_user(int dfd, uint64_t upath, uint32_t flags)
 
 		len = IS_ERR(f) ? PTR_ERR(f) : f->path ? 0 : -EACCES;
 		if (!len)
-			strlcpy(name, f->path, FS_PATH_MAX);
+			len = name_of_file(f, name);
 		if (!IS_ERR(f))
 			file_put(f);
 	}

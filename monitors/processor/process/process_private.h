@@ -162,6 +162,22 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	      const struct exec_program *prog, struct aspace **as, struct pt_regs *regs)
 	__must_check;
 
+/* --- exec_interp.c ------------------------------------------------------------------------- */
+
+struct path;
+
+struct exec_interp {
+	char *path;       /* at that storage node; the caller's to kfree(). NULL: there is none */
+	uint32_t storage; /* node */
+};
+
+/*
+ * The interpreter of the program at @at, as PT_INTERP names it for a process of @fs. -ENOENT,
+ * -EACCES, -ENOEXEC ...
+ */
+int exec_interp_find(const struct path *at, struct fs_state *fs, const struct fs_cred *cred,
+		     struct exec_interp *in) __must_check;
+
 /* --- limits.c, again ----------------------------------------------------------------------- */
 
 /*

@@ -91,11 +91,12 @@ static int put_path(struct text *t, struct file *f)
 {
 	const struct path at = { .inode = f->inode, .text = f->path };
 	char *buf = kmalloc(FS_PATH_MAX);
+	bool outside;
 	int err;
 
 	if (!buf)
 		return -ENOMEM;
-	err = path_text(&at, buf);
+	err = path_text_for(fs_current(), &at, buf, &outside);
 	text_puts(t, buf);
 	if (err == -ENOENT)
 		text_puts(t, " (deleted)");

@@ -70,54 +70,100 @@ SHOW(show_pid_auxv)
 int link_pid_exe(struct text *t, const struct pseudo_subject *s)
 {
 	struct proc_ref ref;
+	bool outside;
+	char *buf;
 	int err = proc_get(s, &ref);
 
 	if (err)
 		return err;
+	buf = kmalloc(FS_PATH_MAX);
 	mutex_lock(&ref.process->lock);
-	if (ref.process->exe_path)
-		text_puts(t, ref.process->exe_path);
+	if (!ref.process->exe_path || !buf)
+		err = buf ? -ENOENT : -ENOMEM;
 	else
-		err = -ENOENT;
+		strlcpy(buf, ref.process->exe_path, FS_PATH_MAX);
 	mutex_unlock(&ref.process->lock);
 	proc_put(&ref);
+	if (!err)
+		err = path_text_strip(fs_current(), buf, &outside);
+	if (!err)
+		text_puts(t, buf);
+	kfree(buf);
 	return err;
 }
 
-/* The working directory, referenced. -ESRCH, -ENOENT: a zombie. */
-static int cwd_of(const struct pseudo_subject *s, struct path *out)
+/* Where the process looks for files, referenced. -ESRCH, -ENOENT: a zombie. */
+static int fs_of(const struct pseudo_subject *s, struct fs_state **fs)
 {
-	struct fs_state *fs;
 	struct proc_ref ref;
 	int err = proc_get(s, &ref);
 
 	if (err)
 		return err;
-	fs = process_fs(ref.process);
+	*fs = process_fs(ref.process);
 	proc_put(&ref);
-	if (!fs)
-		return -ENOENT;
+	return *fs ? 0 : -ENOENT;
+}
+
+/* The working directory, referenced. */
+static int cwd_of(const struct pseudo_subject *s, struct path *out)
+{
+	struct fs_state *fs;
+	int err = fs_of(s, &fs);
+
+	if (err)
+		return err;
 	err = fs_state_cwd(fs, out);
 	fs_state_put(fs);
 	return err;
 }
 
-int link_pid_cwd(struct text *t, const struct pseudo_subject *s)
+/* The root directory, referenced. */
+static int root_of(const struct pseudo_subject *s, struct path *out)
+{
+	struct fs_state *fs;
+	int err = fs_of(s, &fs);
+
+	if (err)
+		return err;
+	err = fs_state_root(fs, out);
+	if (!err && !out->inode) {
+		out->text = kstrdup("/");
+		err = out->text ? 0 : -ENOMEM;
+		if (!err) {
+			out->inode = mounts_root(fs->mounts);
+			inode_get(out->inode);
+			out->attr.mode = S_IFDIR;
+		}
+	}
+	fs_state_put(fs);
+	return err;
+}
+
+/* The text of a link to @at, which it takes over. */
+static int put_place(struct text *t, struct path *at)
 {
 	char *buf = kmalloc(FS_PATH_MAX);
-	struct path at = { 0 };
-	int err = buf ? cwd_of(s, &at) : -ENOMEM;
+	bool outside;
+	int gone = buf ? path_text_for(fs_current(), at, buf, &outside) : -ENOMEM;
 
-	if (!err) {
-		const int gone = path_text(&at, buf);
-
+	path_put(at);
+	if (!gone || gone == -ENOENT) {
 		text_puts(t, buf);
-		if (gone == -ENOENT)
+		if (gone)
 			text_puts(t, " (deleted)");
-		path_put(&at);
+		gone = 0;
 	}
 	kfree(buf);
-	return err;
+	return gone;
+}
+
+int link_pid_cwd(struct text *t, const struct pseudo_subject *s)
+{
+	struct path at;
+	const int err = cwd_of(s, &at);
+
+	return err ? err : put_place(t, &at);
 }
 
 int magic_pid_cwd(const struct pseudo_subject *s, struct path *to)
@@ -127,8 +173,15 @@ int magic_pid_cwd(const struct pseudo_subject *s, struct path *to)
 
 int link_pid_root(struct text *t, const struct pseudo_subject *s)
 {
-	text_puts(t, "/");
-	return 0;
+	struct path at;
+	const int err = root_of(s, &at);
+
+	return err ? err : put_place(t, &at);
+}
+
+int magic_pid_root(const struct pseudo_subject *s, struct path *to)
+{
+	return root_of(s, to);
 }
 
 /* --- name ---------------------------------------------------------------------------- */
@@ -233,21 +286,63 @@ SHOW(show_pid_limits)
 #define OPTIONS_MAX    256
 #define FIRST_MOUNT_ID 20u
 
+/* The mounts that a process sees, with the paths that they have for it. */
+struct mount_list {
+	struct fs_state *fs;
+	size_t i; /* of the next one */
+	struct mount_info mi;
+	char options[OPTIONS_MAX];
+	char *at;
+	int err;
+};
+
+static int mount_list_begin(const struct pseudo_subject *s, struct mount_list *l)
+{
+	int err;
+
+	*l = (struct mount_list){ .at = kmalloc(FS_PATH_MAX) };
+	err = l->at ? fs_of(s, &l->fs) : -ENOMEM;
+	if (err)
+		kfree(l->at);
+	return err;
+}
+
+/* The next one below the root of the process; false at the end, and after an error. */
+static bool mount_list_next(struct mount_list *l)
+{
+	bool outside = true;
+
+	while (!l->err && outside) {
+		if (!mounts_info(l->fs->mounts, l->i, &l->mi, l->options, sizeof(l->options)))
+			return false;
+		l->i++;
+		strlcpy(l->at, l->mi.at, FS_PATH_MAX);
+		l->err = path_text_strip(l->fs, l->at, &outside);
+	}
+	return !l->err;
+}
+
+static int mount_list_end(struct mount_list *l)
+{
+	fs_state_put(l->fs);
+	kfree(l->at);
+	return l->err;
+}
+
 SHOW(show_pid_mounts)
 {
-	struct mounts *m = mounts_get();
-	char options[OPTIONS_MAX];
-	struct mount_info mi;
+	struct mount_list l;
+	int err = mount_list_begin(s, &l);
 
-	if (IS_ERR(m))
-		return PTR_ERR(m);
-	for (size_t i = 0; mounts_info(m, i, &mi, options, sizeof(options)); i++) {
-		text_escaped(t, mi.source, "#");
+	if (err)
+		return err;
+	while (mount_list_next(&l)) {
+		text_escaped(t, l.mi.source, "#");
 		text_putc(t, ' ');
-		text_escaped(t, mi.at, "");
-		text_printf(t, " %s %s 0 0\n", mi.type, mi.options);
+		text_escaped(t, l.at, "");
+		text_printf(t, " %s %s 0 0\n", l.mi.type, l.mi.options);
 	}
-	return 0;
+	return mount_list_end(&l);
 }
 
 /* The number of the mount whose device is @dev. */
@@ -265,23 +360,22 @@ static unsigned int mount_id(struct mounts *m, uint64_t dev)
 
 SHOW(show_pid_mountinfo)
 {
-	struct mounts *m = mounts_get();
-	char options[OPTIONS_MAX];
-	struct mount_info mi;
+	struct mount_list l;
+	int err = mount_list_begin(s, &l);
 
-	if (IS_ERR(m))
-		return PTR_ERR(m);
-	for (size_t i = 0; mounts_info(m, i, &mi, options, sizeof(options)); i++) {
+	if (err)
+		return err;
+	while (mount_list_next(&l)) {
 		/* The root has nothing above it: its parent is number 1, which has no line. */
-		text_printf(t, "%u %u %u:%u / ", FIRST_MOUNT_ID + (unsigned int)i,
-			    i ? mount_id(m, mi.root_dev) : 1, (unsigned int)(mi.dev >> 8),
-			    (unsigned int)(mi.dev & 0xff));
-		text_escaped(t, mi.at, "");
-		text_printf(t, " %s - %s ", mi.options, mi.type);
-		text_escaped(t, mi.source, "#");
-		text_printf(t, " %s\n", strncmp(mi.options, "ro", 2) ? "rw" : "ro");
+		text_printf(t, "%u %u %u:%u / ", FIRST_MOUNT_ID + (unsigned int)l.i - 1,
+			    l.i > 1 ? mount_id(l.fs->mounts, l.mi.root_dev) : 1,
+			    (unsigned int)(l.mi.dev >> 8), (unsigned int)(l.mi.dev & 0xff));
+		text_escaped(t, l.at, "");
+		text_printf(t, " %s - %s ", l.mi.options, l.mi.type);
+		text_escaped(t, l.mi.source, "#");
+		text_printf(t, " %s\n", strncmp(l.mi.options, "ro", 2) ? "rw" : "ro");
 	}
-	return 0;
+	return mount_list_end(&l);
 }
 
 SHOW(show_pid_personality)

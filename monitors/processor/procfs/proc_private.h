@@ -70,6 +70,7 @@ int link_pid_cwd(struct text *t, const struct pseudo_subject *s);
 int link_pid_exe(struct text *t, const struct pseudo_subject *s);
 int link_pid_root(struct text *t, const struct pseudo_subject *s);
 int magic_pid_cwd(const struct pseudo_subject *s, struct path *to);
+int magic_pid_root(const struct pseudo_subject *s, struct path *to);
 
 /* --- the system as a whole ------------------------------------------------------------ */
 

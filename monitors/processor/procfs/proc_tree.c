@@ -125,7 +125,7 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 		PSEUDO_WRITABLE("oom_score_adj", 0644, show_pid_oom_score_adj,                     \
 				store_pid_oom_score_adj),                                          \
 		TRACED_FILE("personality", 0400, show_pid_personality),                            \
-		TRACED_LINK("root", link_pid_root, NULL),                                          \
+		TRACED_LINK("root", link_pid_root, magic_pid_root),                                \
 		PSEUDO_FILE("sessionid", 0444, show_pid_loginuid),                                 \
 		TRACED_FILE("smaps", 0444, show_pid_smaps),                                        \
 		TRACED_FILE("smaps_rollup", 0444, show_pid_smaps_rollup),                          \

@@ -67,7 +67,11 @@ static int begin(struct at_path *at, int dfd)
 	process_cred(&at->cred);
 	at->dir = (struct path){ 0 };
 	at->base = (struct walk_base){ .cred = &at->cred, .mounts = fs_current()->mounts };
-	err = base_dir(at, dfd);
+	err = fs_state_root(fs_current(), &at->root);
+	if (!err && at->root.inode)
+		at->base.root = &at->root;
+	if (!err)
+		err = base_dir(at, dfd);
 	if (err)
 		at_put(at);
 	return err;
@@ -77,7 +81,7 @@ int at_get(struct at_path *at, int dfd, uint64_t upath, bool empty_ok)
 {
 	ssize_t len;
 
-	at->dir = (struct path){ 0 };
+	at->dir = at->root = (struct path){ 0 };
 	at->text = kmalloc(FS_PATH_MAX);
 	if (!at->text)
 		return -ENOMEM;
@@ -93,7 +97,7 @@ int at_get(struct at_path *at, int dfd, uint64_t upath, bool empty_ok)
 
 int at_text(struct at_path *at, const char *text)
 {
-	at->dir = (struct path){ 0 };
+	at->dir = at->root = (struct path){ 0 };
 	at->text = kstrdup(text);
 	return at->text ? begin(at, AT_FDCWD) : -ENOMEM;
 }
@@ -103,6 +107,7 @@ void at_put(struct at_path *at)
 	kfree(at->text);
 	at->text = NULL;
 	path_put(&at->dir);
+	path_put(&at->root);
 }
 
 int at_walk(int dfd, uint64_t upath, uint32_t flags, uint32_t access, struct walk_result *res)

@@ -11,7 +11,7 @@
 struct at_path {
 	char *text;
 	struct fs_cred cred;
-	struct path dir;
+	struct path dir, root;
 	struct walk_base base;
 };
 

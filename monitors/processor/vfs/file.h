@@ -193,12 +193,14 @@ extern const struct file_ops fifo_ops;
 /*
  * Make the path that call *at(@dfd, @upath) means absolute, in a new buffer of FS_PATH_MAX
  * bytes. ERR_PTR(-EFAULT, -ENAMETOOLONG, -EBADF, -ENOTDIR, -ENOENT for an empty one unless
- * @empty_ok, -ENOMEM). An empty path with @empty_ok gives "".
+ * @empty_ok, -ENOMEM). An empty path with @empty_ok gives "". -ENOENT, too, for a directory
+ * outside the process's root.
  */
 char *path_from_user(int dfd, uint64_t upath, bool empty_ok);
 /*
- * Attributes of @path as the calling process sees it; @flags of enum walk_flags, @access is
- * checked. attr->file.node is 0 for a file that no storage node has. See "path.h" for more.
+ * Attributes of the whole path @path, whatever the caller's root; @flags of enum walk_flags,
+ * @access is checked. attr->file.node is 0 for a file that no storage node has. See "path.h" for
+ * more.
  */
 int path_lookup(const char *path, uint32_t flags, uint32_t access, struct file_attr *attr,
 		char *realpath) __must_check;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Working directory and umask of a process.
+ * Root, working directory and umask of a process.
  */
 #include <fs/access.h>
 #include <kernel/panic.h>
@@ -53,8 +53,10 @@ struct fs_state *fs_state_copy(struct fs_state *from)
 
 	if (!fs)
 		return ERR_PTR(-ENOMEM);
-	if (!fs_state_cwd(from, &fs->cwd))
+	lock_not_needed(&fs->lock, "no other task has it yet");
+	if (!fs_state_root(from, &fs->root) && !fs_state_cwd(from, &fs->cwd))
 		return fs;
+	path_put(&fs->root);
 	kmem_free(fs);
 	return ERR_PTR(-ENOMEM);
 }
@@ -65,6 +67,7 @@ void fs_state_put(struct fs_state *fs)
 		return;
 	lock_not_needed(&fs->lock, "the last reference has gone");
 	path_put(&fs->cwd);
+	path_put(&fs->root);
 	kmem_free(fs);
 }
 
@@ -75,6 +78,20 @@ int fs_state_cwd(struct fs_state *fs, struct path *out)
 	*out = (struct path){ 0 };
 	mutex_lock(&fs->lock);
 	err = path_copy(out, &fs->cwd);
+	mutex_unlock(&fs->lock);
+	return err;
+}
+
+int fs_state_root(struct fs_state *fs, struct path *out)
+{
+	int err = 0;
+
+	*out = (struct path){ 0 };
+	if (fs_state_at_top(fs))
+		return 0;
+	mutex_lock(&fs->lock);
+	if (fs->root.inode)
+		err = path_copy(out, &fs->root);
 	mutex_unlock(&fs->lock);
 	return err;
 }
@@ -108,18 +125,42 @@ void fs_state_set_cwd(struct fs_state *fs, struct path *to)
 	path_put(&old);
 }
 
+void fs_state_set_root(struct fs_state *fs, struct path *to)
+{
+	struct path old;
+
+	ASSERT(to->inode && to->text && (to->attr.mode & S_IFMT) == S_IFDIR);
+	mutex_lock(&fs->lock);
+	old = fs->root;
+	/* Back to that of the mounts, whose walks ask less. */
+	if (to->inode == mounts_root(fs->mounts)) {
+		fs->root = (struct path){ 0 };
+		path_put(to);
+	} else {
+		fs->root = *to;
+	}
+	mutex_unlock(&fs->lock);
+	*to = (struct path){ 0 };
+	path_put(&old);
+}
+
 int fs_state_walk(struct fs_state *fs, const struct fs_cred *cred, const char *text, uint32_t flags,
 		  uint32_t access, struct walk_result *res)
 {
 	struct walk_base base = { .cred = cred, .mounts = fs->mounts };
-	struct path cwd;
-	int err = fs_state_cwd(fs, &cwd);
+	struct path cwd, root;
+	int err = fs_state_root(fs, &root);
 
 	if (err)
 		return err;
-	base.dir = &cwd;
-	err = path_walk(&base, text, flags, access, res);
-	path_put(&cwd);
+	err = fs_state_cwd(fs, &cwd);
+	if (!err) {
+		base.root = root.inode ? &root : NULL;
+		base.dir = &cwd;
+		err = path_walk(&base, text, flags, access, res);
+		path_put(&cwd);
+	}
+	path_put(&root);
 	return err;
 }
 

@@ -119,6 +119,13 @@ struct path_lookup {
 	const char *rest;           /* names, links, "." and ".." below the directory */
 	bool nofollow;              /* a link in the last component is the result itself */
 	bool must_be_dir;
+	/*
+	 * The program's root is not that of the vNode: absolute links, and ".." out of the file
+	 * system, end the look-up even if this file system is mounted at "/".
+	 */
+	bool below;
+	/* That root, if it is in this file system and not its root: the look-up ends there. */
+	struct inode *stop;
 	/* Canonical paths in this file system, each with its NUL, at which the look-up ends. */
 	const char *mount_points;
 	size_t mount_points_len;
@@ -128,6 +135,7 @@ enum path_turn { /* where a look-up without a file goes on */
 	TURN_MOUNT_POINT,
 	TURN_UP,   /* in the directory that has this file system's mount point */
 	TURN_ROOT, /* at "/" */
+	TURN_STOP, /* at path_lookup.stop */
 };
 
 struct path_found {

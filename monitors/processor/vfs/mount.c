@@ -36,7 +36,8 @@
 
 #define BUCKETS     256u
 #define MAX_COVERED 65536u
-#define FIRST_DEV   32u /* st_dev of the first; smaller ones are those of pipes and their kin */
+#define POINTS_MAX  1024u /* the rest of STORAGE_MOUNT_POINTS_MAX is for a process's root */
+#define FIRST_DEV   32u   /* st_dev of the first; smaller ones are those of pipes and their kin */
 
 struct mounts {
 	struct mount *buckets[BUCKETS]; /* by parent and name */
@@ -192,7 +193,7 @@ static int add_point(struct mount *mt, const char *at)
 	const size_t len = strlen(in_it) + 1;
 	char *points;
 
-	if (len > STORAGE_MOUNT_POINTS_MAX - mt->points_len)
+	if (len > POINTS_MAX - mt->points_len)
 		return -ENOSPC;
 	points = krealloc(mt->points, mt->points_len + len);
 	if (!points)

@@ -27,6 +27,7 @@
 char *path_from_user(int dfd, uint64_t upath, bool empty_ok)
 {
 	struct at_path at;
+	bool outside = false;
 	char *out, *text;
 	size_t len;
 	int err = at_get(&at, dfd, upath, empty_ok);
@@ -40,7 +41,9 @@ char *path_from_user(int dfd, uint64_t upath, bool empty_ok)
 		return text;
 	}
 	out = kmalloc(FS_PATH_MAX);
-	err = out ? path_text(&at.dir, out) : -ENOMEM;
+	err = out ? path_text_for(fs_current(), &at.dir, out, &outside) : -ENOMEM;
+	if (!err && outside)
+		err = -ENOENT;
 	if (!err) {
 		len = strlen(out);
 		if (len + 1 + strlen(at.text) >= FS_PATH_MAX) {
@@ -61,11 +64,12 @@ int path_lookup(const char *path, uint32_t flags, uint32_t access, struct file_a
 		char *realpath)
 {
 	struct fs_cred cred;
+	const struct walk_base base = { .cred = &cred, .mounts = fs_current()->mounts };
 	struct walk_result res;
 	int err;
 
 	process_cred(&cred);
-	err = fs_state_walk(fs_current(), &cred, path, flags, access, &res);
+	err = path_walk(&base, path, flags, access, &res);
 	if (err)
 		return err;
 	*attr = res.at.attr;

@@ -52,7 +52,8 @@ void walk_result_put(struct walk_result *res);
 struct walk_base {
 	const struct fs_cred *cred;
 	const struct mounts *mounts;
-	const struct path *dir; /* of relative paths; NULL: there are none */
+	const struct path *dir;  /* of relative paths; NULL: there are none */
+	const struct path *root; /* "/" of the process, if it is not that of the mounts; or NULL */
 };
 
 /*
@@ -81,6 +82,12 @@ int path_unlink(const char *text) __must_check;
 
 /* Open a regular file to be executed: for reading, whether it may be read or not. ERR_PTR. */
 struct file *path_open_exec(const struct path *at);
+
+/*
+ * The path of a file that a storage node has, in its file system; the caller's to kfree().
+ * ERR_PTR: -ENOENT, it has been removed; -ENOMEM.
+ */
+char *path_at_storage(const struct path *at);
 
 /* May @cred use a file like this as @access says? */
 int attr_access(const struct fs_cred *cred, const struct file_attr *attr, uint32_t access)
@@ -112,14 +119,15 @@ bool mounts_info(struct mounts *m, size_t i, struct mount_info *info, char *buf,
 /* --- what tasks share by CLONE_FS ---------------------------------------------------- */
 
 /*
- * Working directory, umask and mounts.
+ * Root and working directory, umask and mounts.
  *
- * Locking:	lock (RANK_PROCESS_FS) guards cwd and umask.
+ * Locking:	lock (RANK_PROCESS_FS) guards root, cwd and umask.
  */
 struct fs_state {
 	refcount_t refs;
 	struct mounts *mounts; /* const */
 	struct mutex lock;
+	struct path root __guarded_by(&lock); /* empty: that of the mounts */
 	struct path cwd __guarded_by(&lock);
 	uint32_t umask __guarded_by(&lock);
 };
@@ -139,8 +147,16 @@ int fs_state_chdir(struct fs_state *fs, const struct fs_cred *cred, const char *
 int fs_state_cwd(struct fs_state *fs, struct path *out) __must_check;
 uint32_t fs_state_umask(struct fs_state *fs);
 uint32_t fs_state_set_umask(struct fs_state *fs, uint32_t umask); /* the old one */
-/* Takes over @to, which is empty afterwards. */
+/* A copy of the root; empty: it is that of the mounts. -ENOMEM */
+int fs_state_root(struct fs_state *fs, struct path *out) __must_check;
+/* Take over @to, which is empty afterwards. */
 void fs_state_set_cwd(struct fs_state *fs, struct path *to);
+void fs_state_set_root(struct fs_state *fs, struct path *to);
+/* Is the root that of the mounts, so that a path means the same everywhere? */
+static inline bool fs_state_at_top(const struct fs_state *fs)
+{
+	return !READ_ONCE(fs->root.inode);
+}
 /* path_walk() from the working directory. */
 int fs_state_walk(struct fs_state *fs, const struct fs_cred *cred, const char *text, uint32_t flags,
 		  uint32_t access, struct walk_result *res) __must_check;
@@ -150,3 +166,10 @@ int fs_state_walk(struct fs_state *fs, const struct fs_cred *cred, const char *t
  * been removed, in which case @buf has the last path that it had.
  */
 int path_text(const struct path *p, char *buf) __must_check;
+/*
+ * The same as a process of @fs sees it: without the path of its root. *@outside: the place is not
+ * below that root, and @buf has the whole path. -ENOMEM
+ */
+int path_text_for(struct fs_state *fs, const struct path *p, char *buf, bool *outside) __must_check;
+/* Take the path of @fs's root off the front of @text, in place. */
+int path_text_strip(struct fs_state *fs, char *text, bool *outside) __must_check;

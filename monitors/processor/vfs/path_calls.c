@@ -239,24 +239,48 @@ long sys_fchdir(const struct syscall_args *args)
 	return err;
 }
 
+/* chroot(path): what "/" means for the caller, and those that share its directories */
+long sys_chroot(const struct syscall_args *args)
+{
+	struct walk_result res;
+	int err = at_walk(AT_FDCWD, args->a[0], WALK_DIRECTORY, FS_MAY_EXEC, &res);
+
+	if (err)
+		return err;
+	if (!capable(CAP_SYS_CHROOT))
+		err = -EPERM;
+	else
+		fs_state_set_root(fs_current(), &res.at);
+	walk_result_put(&res);
+	return err;
+}
+
+#define UNREACHABLE "(unreachable)"
+
 /* getcwd(buf, size): the length with its NUL */
 long sys_getcwd(const struct syscall_args *args)
 {
-	char *text = kmalloc(FS_PATH_MAX);
+	char *text = kmalloc(sizeof(UNREACHABLE) + FS_PATH_MAX), *whole;
 	struct path cwd = { 0 };
+	bool outside = false;
 	size_t len;
 	long ret = text ? fs_state_cwd(fs_current(), &cwd) : -ENOMEM;
 
+	whole = text + strlen(UNREACHABLE);
 	if (!ret)
-		ret = path_text(&cwd, text);
+		ret = path_text_for(fs_current(), &cwd, whole, &outside);
 	path_put(&cwd);
 	if (!ret) {
-		len = strlen(text) + 1;
+		if (outside) {
+			memcpy(text, UNREACHABLE, strlen(UNREACHABLE));
+			whole = text;
+		}
+		len = strlen(whole) + 1;
 		if (len > args->a[1])
 			ret = -ERANGE;
 		else
-			ret = copy_to_user((void __user *)args->a[0], text, len) ? -EFAULT
-										 : (long)len;
+			ret = copy_to_user((void __user *)args->a[0], whole, len) ? -EFAULT
+										  : (long)len;
 	}
 	kfree(text);
 	return ret;

@@ -238,6 +238,11 @@ static char *path_of(struct storage_inode *si)
 	return ERR_PTR(err);
 }
 
+char *path_at_storage(const struct path *at)
+{
+	return path_of(storage_inode_of(at->inode));
+}
+
 char *storagefs_path_in(struct storage_inode *dir, const char *name, size_t len)
 {
 	char *base = path_of(dir), *text;
@@ -396,9 +401,49 @@ static int attr_of_found(const struct storage_fs *fs, struct path_found *found)
 	return err;
 }
 
-static enum path_turn turn_of(enum storage_end end)
+/* Where a look-up ends: mount points, then the path of how->stop. */
+struct stops {
+	const char *points;
+	size_t len;
+	char *own;        /* @points, if how->stop is among them; the caller's to kfree() */
+	const char *last; /* its path, in @own; NULL: there is none */
+};
+
+/* With its path as it is now: a rename that comes between makes the caller ask again. */
+static int stops_make(const struct path_lookup *how, struct stops *s)
 {
-	return end == STORAGE_UP ? TURN_UP : end == STORAGE_AT_ROOT ? TURN_ROOT : TURN_MOUNT_POINT;
+	const size_t len = how->mount_points_len;
+	char *path;
+
+	*s = (struct stops){ .points = how->mount_points, .len = len };
+	if (!how->stop)
+		return 0;
+	path = path_of(storage_inode_of(how->stop));
+	if (IS_ERR(path)) /* a directory that is removed has none below it any more */
+		return PTR_ERR(path) == -ENOENT ? 0 : (int)PTR_ERR(path);
+	s->len = len + strlen(path) + 1;
+	s->own = s->len <= STORAGE_MOUNT_POINTS_MAX ? kmalloc(s->len) : NULL;
+	if (s->own) {
+		if (len)
+			memcpy(s->own, how->mount_points, len);
+		memcpy(s->own + len, path, s->len - len);
+		s->points = s->own;
+		s->last = s->own + len;
+	}
+	kfree(path);
+	return s->own ? 0 : s->len > STORAGE_MOUNT_POINTS_MAX ? -ENAMETOOLONG : -ENOMEM;
+}
+
+static enum path_turn turn_of(const struct storage_found *rep, const struct stops *s)
+{
+	if (rep->end == STORAGE_UP)
+		return TURN_UP;
+	if (rep->end == STORAGE_AT_ROOT)
+		return TURN_ROOT;
+	if (s->last && strlen(s->last) == rep->path_len &&
+	    !memcmp(s->last, rep->path, rep->path_len))
+		return TURN_STOP;
+	return TURN_MOUNT_POINT;
 }
 
 /* Once: -EAGAIN when a rename of a directory may have come between the answer and its entry. */
@@ -407,12 +452,11 @@ static int look_up_once(struct storage_fs *fs, const char *base, const struct pa
 {
 	const size_t base_len = strlen(base), rest_len = strlen(how->rest);
 	const uint64_t before = moves();
+	struct stops stops;
 	struct storage_walk walk = {
 		.where = fs->place,
 		.canon_len = base_len,
-		.mount_points = how->mount_points,
-		.mount_points_len = how->mount_points_len,
-		.flags = STORAGE_REALPATH,
+		.flags = STORAGE_REALPATH | (how->below ? STORAGE_BELOW : 0),
 	};
 	struct storage_found rep;
 	void *buf = NULL;
@@ -421,10 +465,17 @@ static int look_up_once(struct storage_fs *fs, const char *base, const struct pa
 
 	if (base_len + 1 + rest_len >= FS_PATH_MAX)
 		return -ENAMETOOLONG;
+	err = stops_make(how, &stops);
+	if (err)
+		return err;
 	text = join(base, how->rest, rest_len);
-	if (!text)
+	if (!text) {
+		kfree(stops.own);
 		return -ENOMEM;
+	}
 	walk.path = text;
+	walk.mount_points = stops.points;
+	walk.mount_points_len = stops.len;
 	if (how->nofollow)
 		walk.flags |= STORAGE_NOFOLLOW;
 	if (how->must_be_dir)
@@ -439,7 +490,7 @@ static int look_up_once(struct storage_fs *fs, const char *base, const struct pa
 	if (!found->text) {
 		err = -ENOMEM;
 	} else if (rep.end != STORAGE_FOUND) {
-		found->turn = turn_of(rep.end);
+		found->turn = turn_of(&rep, &stops);
 		found->nr_links = rep.nr_links;
 		found->rest = copy(rep.rest, rep.rest_len);
 		err = found->rest ? 0 : -ENOMEM;
@@ -451,6 +502,7 @@ static int look_up_once(struct storage_fs *fs, const char *base, const struct pa
 	}
 out:
 	kfree(buf);
+	kfree(stops.own);
 	return err;
 }
 

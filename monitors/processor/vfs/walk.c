@@ -121,6 +121,46 @@ int path_text(const struct path *p, char *buf)
 	return err == -EINVAL ? 0 : err;
 }
 
+int path_text_strip(struct fs_state *fs, char *text, bool *outside)
+{
+	struct path root;
+	char *buf;
+	size_t len;
+	int err;
+
+	*outside = false;
+	if (fs_state_at_top(fs))
+		return 0;
+	err = fs_state_root(fs, &root);
+	if (err || !root.inode)
+		return err;
+	buf = kmalloc(FS_PATH_MAX);
+	err = buf ? 0 : -ENOMEM;
+	if (buf)
+		(void)!path_text(&root, buf); /* removed: its last path */
+	path_put(&root);
+	if (!err) {
+		len = strcmp(buf, "/") ? strlen(buf) : 0;
+		*outside = strncmp(text, buf, len) != 0 || (text[len] && text[len] != '/');
+		if (!*outside)
+			memmove(text, text[len] ? text + len : "/",
+				text[len] ? strlen(text + len) + 1 : 2);
+	}
+	kfree(buf);
+	return err;
+}
+
+int path_text_for(struct fs_state *fs, const struct path *p, char *buf, bool *outside)
+{
+	const int gone = path_text(p, buf);
+	int err = 0;
+
+	*outside = false;
+	if (p->inode && buf[0] == '/') /* a pipe or its kin has a name and no place */
+		err = path_text_strip(fs, buf, outside);
+	return err ? err : gone;
+}
+
 /* --- pieces of a walk ---------------------------------------------------------------- */
 
 /* Take the next component off the rest; 0 at the end. */
@@ -206,13 +246,22 @@ static void enter_mount(struct walk *w, const struct mount *mt)
 	strlcpy(w->canon, mt->at, FS_PATH_MAX);
 }
 
+/* The directory that ".." does not leave. */
+static struct inode *root_of(const struct walk *w)
+{
+	return w->base->root ? w->base->root->inode : mounts_root(w->base->mounts);
+}
+
 static void go_to_root(struct walk *w)
 {
-	struct inode *root = mounts_root(w->base->mounts);
+	struct inode *root = root_of(w);
 
 	inode_get(root);
 	go_to(w, root);
-	strlcpy(w->canon, "/", FS_PATH_MAX);
+	if (w->base->root)
+		(void)!path_text(w->base->root, w->canon); /* removed: its last path */
+	else
+		strlcpy(w->canon, "/", FS_PATH_MAX);
 }
 
 /* Put @head and a slash in front of the rest. */
@@ -246,16 +295,21 @@ static int finish(struct walk *w, struct inode *inode, const struct file_attr *a
 
 /* --- all that is left at once -------------------------------------------------------- */
 
-/* At "/", names that need no question: dots, and mount points. */
+/*
+ * Names that need no question: dots at a root, from which no way leads up, and mount points in that
+ * of the mounts.
+ */
 static void skip_to_mount(struct walk *w)
 {
-	while (w->cur == mounts_root(w->base->mounts)) {
+	const struct inode *top = mounts_root(w->base->mounts), *root = root_of(w);
+
+	while (w->cur == top || w->cur == root) {
 		const char *start = w->rest, *name;
 		const size_t len = next_name(w, &name);
 		const bool dots = is_dot(name, len) || is_dot_dot(name, len);
 		const struct mount *mt = NULL;
 
-		if (len && len <= FS_NAME_MAX && !dots)
+		if (len && len <= FS_NAME_MAX && !dots && w->cur == top)
 			mt = mount_in_dir(w->base->mounts, w->cur, name, len);
 		if (mt) {
 			enter_mount(w, mt);
@@ -263,7 +317,7 @@ static void skip_to_mount(struct walk *w)
 			w->rest = start;
 			return;
 		}
-		w->must_be_dir = true; /* "/" is one, and so is what is mounted in it */
+		w->must_be_dir = true; /* a root is one, and so is what is mounted in "/" */
 	}
 }
 
@@ -300,6 +354,18 @@ static bool was_offered(const struct path_lookup *how, const char *at)
 	return false;
 }
 
+/* ".." at the root of @here. */
+static void leave_mount(struct walk *w, const struct mount *here)
+{
+	struct inode *to = here->root == root_of(w) || !here->parent ? here->root : here->parent;
+
+	inode_get(to);
+	go_to(w, to);
+	strlcpy(w->canon, here->at, FS_PATH_MAX);
+	if (to != here->root)
+		canon_pop(w);
+}
+
 /* Go to where the look-up has come out of the file system of @here. */
 static int turn(struct walk *w, const struct mount *here, const struct path_lookup *how,
 		struct path_found *found)
@@ -309,15 +375,17 @@ static int turn(struct walk *w, const struct mount *here, const struct path_look
 
 	switch (found->turn) {
 	case TURN_UP:
-		if (!here->parent)
+		if (!here->parent && !how->below)
 			return -EPROTO;
-		inode_get(here->parent);
-		go_to(w, here->parent);
-		strlcpy(w->canon, here->at, FS_PATH_MAX);
-		canon_pop(w);
+		leave_mount(w, here);
 		return 0;
 	case TURN_ROOT:
-		if (!here->parent || !found->nr_links)
+		if ((!here->parent && !how->below) || !found->nr_links)
+			return -EPROTO;
+		go_to_root(w);
+		return 0;
+	case TURN_STOP:
+		if (!how->stop)
 			return -EPROTO;
 		go_to_root(w);
 		return 0;
@@ -440,6 +508,12 @@ static int walk_rest(struct walk *w, bool *done)
 	ASSERT(here);
 	how.mount_points = here->points;
 	how.mount_points_len = here->points_len;
+	if (w->base->root) {
+		struct inode *root = w->base->root->inode;
+
+		how.below = true;
+		how.stop = root->type == here->type && root != here->root ? root : NULL;
+	}
 	w->must_be_dir = false; /* the file system sees the slashes of the rest */
 	err = w->cur->ops->lookup_path(w->cur, &how, &found);
 	ASSERT(err || (found.text && !found.inode != !found.rest));
@@ -466,8 +540,8 @@ static int go_up(struct walk *w)
 	struct inode *parent;
 	int err;
 
-	/* skip_to_mount() takes ".." at "/", and lookup_path() its own. */
-	ASSERT(w->cur != mounts_root(w->base->mounts) && !w->cur->ops->lookup_path);
+	/* skip_to_mount() takes ".." at a root, and lookup_path() its own. */
+	ASSERT(w->cur != root_of(w) && !w->cur->ops->lookup_path);
 	if (mt) {
 		inode_get(mt->parent);
 		go_to(w, mt->parent);

@@ -54,7 +54,7 @@ enum ps_lookup_flags {
 	PS_LOOKUP_REALPATH = 1
 		<< 2, /* the reply carries the canonical path (for chdir, exec, getcwd) */
 	PS_LOOKUP_BELOW = 1
-		<< 3, /* the file system is mounted below "/": a walk that leaves it ends there */
+		<< 3, /* its root is not "/" for the program: a walk that leaves it ends there */
 	PS_LOOKUP_ALL = 15,
 };
 
@@ -84,7 +84,8 @@ struct ps_path_req_wire {
 	le16_t reserved;
 };
 static_assert(sizeof(struct ps_path_req_wire) == 36, "ps_path_req is ABI");
-#define PS_MOUNT_POINTS_MAX 1024 /* bytes */
+/* Bytes: those of mounts, and the path of a process's root directory. */
+#define PS_MOUNT_POINTS_MAX (1024 + PROTO_PATH_MAX)
 
 /*
  * Reply of PS_LOOKUP, then path_len bytes of path and rest_len bytes of what is still to be
