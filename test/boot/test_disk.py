@@ -259,12 +259,13 @@ sh: line 7: can't open disk: No such device or address
 
 def test_calls(tmp_path):
     """Holes, times, synchronisation, files without a name, allocation, FIFOs, extended attributes,
-    devices: as on Linux.
+    devices, other roots: as on Linux.
     """
     programs = [build_programs() / "glibc-static" / name for name in ("diskcalls", "xattrs")]
     others = [build_programs() / "glibc-static" / name for name in ("fifos", "inotifys")]
+    roots = build_programs() / "glibc-static/roots"
     tree = image.Tree()
-    for path in (*programs, *others):
+    for path in (*programs, *others, roots):
         tree.files[f"/data/{path.name}"] = str(path)
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
@@ -284,6 +285,9 @@ def test_calls(tmp_path):
         got = cluster.run([BUSYBOX, "sh", "-c", DEVICES, "sh", "/work"])
         assert (got.status, got.err) == (0, b""), got.err
         assert got.out.decode() == 2 * DEVICES_SAID
+        got = cluster.run(["/data/roots", "/jails"])
+        assert (got.status, got.err) == (0, b""), got.err
+        assert got.out == on_host([str(roots), str(tmp_path / "jails")]).out
         got = cluster.run([BUSYBOX, "sh", "-c", "echo kept > /work/kept; /usr/bin/busybox sync"])
         assert (got.status, got.err) == (0, b"")
     finally:

@@ -32,6 +32,14 @@ $b cp $b /data/busybox && /data/busybox echo run from there
 $b grep -c " /data ext4 rw" /proc/mounts
 $b grep -c " /ro ext4 ro" /proc/mounts
 echo no > /ro/file || echo read only
+for f in /bin/sh $(PATH= LD_TRACE_LOADED_OBJECTS=1 /bin/sh | $b grep -o '/[^ ]*'); do
+    for d in /jail /data/jail; do $b mkdir -p $d/$($b dirname $f); $b cp -L $f $d$f; done
+done
+echo "in jail" > /jail/f; echo "in data jail" > /data/jail/f
+for d in /jail /data/jail /data/../data/jail; do
+    $b chroot $d /bin/sh -c 'cd bin; read a < /f; read b < ../../f; pwd; echo "$a, $b"'
+done
+$b chroot /jail /bin/sh -c 'read a < /root' || echo not there
 $b sync
 """ % BUSYBOX
 
@@ -57,6 +65,13 @@ two devices
 1
 1
 read only
+/bin
+in jail, in jail
+/bin
+in data jail, in data jail
+/bin
+in data jail, in data jail
+not there
 """
 
 

@@ -143,6 +143,21 @@ def test_every_call_as_on_linux(plain, programs, where):
     assert got.status == 0, got.err
 
 
+@pytest.mark.parametrize("where", ["/tmp", "/run"])
+def test_another_root(plain, programs, where):
+    """chroot, by the program that the host runs, too; on a disk: test_disk.py."""
+    program = str(programs / "glibc-static/roots")
+    there = tempfile.mkdtemp(dir="/dev/shm")
+    try:
+        want = on_host([program, f"{there}/roots", "removed"])
+    finally:
+        shutil.rmtree(there)
+    got = plain.run([program, f"{where}/roots", "removed"])
+    assert want.status == 0
+    assert got.out.decode() == want.out.decode()
+    assert (got.status, got.err) == (0, b"")
+
+
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=IDS)
 def test_large_files(pool, programs, geometry):
     cluster = pool.get(*geometry)
