@@ -285,6 +285,20 @@ FIXED_SAMPLE(pp_data_rep, { .limit = 1ull << 40 })
 FIXED_SAMPLE(pp_window, { .conn = 9, .limit = 8 })
 FIXED_SAMPLE(pp_reset, { .conn = 9 })
 FIXED_SAMPLE(pp_opened, { .conn = 9, .status = -ECONNREFUSED, .addr = { [15] = 4 } })
+FIXED_SAMPLE(pp_unix_connect_req, { .conn = 9,
+				    .limit = 65536,
+				    .vnode = 1,
+				    .type = PP_UNIX_SEQPACKET,
+				    .name_len = 2,
+				    .pid = 5,
+				    .uid = 6,
+				    .gid = 7,
+				    .key = { [15] = 8 },
+				    .name = { 0, 'a' } })
+FIXED_SAMPLE(
+	pp_unix_connect_rep,
+	{ .conn = 9, .limit = 65536, .pid = 5, .uid = 6, .gid = 7, .name_len = 1, .name = { 'b' } })
+FIXED_SAMPLE(pp_record, { .len = PP_RECORD_MAX, .pid = 5, .uid = 6, .gid = 7 })
 FIXED_SAMPLE(pp_port, { .id = 9,
 			.vnode = 1,
 			.kind = PP_UDP,
@@ -469,6 +483,9 @@ static ssize_t (*const samples[])(void) = {
 	sample_pp_window,
 	sample_pp_reset,
 	sample_pp_opened,
+	sample_pp_unix_connect_req,
+	sample_pp_unix_connect_rep,
+	sample_pp_record,
 	sample_pp_port,
 	sample_pp_unport,
 	sample_pp_datagram_req,
@@ -526,12 +543,22 @@ static const struct rejection {
 	{ "pp_data_req", 0, 8, 0 },
 	{ "pp_data_req", 8, 8, UINT64_MAX - 5 }, /* positions overflow */
 	{ "pp_data_req", 24, 4, PP_BULK_MAX + 1 },
-	{ "pp_data_req", 28, 4, 4 }, /* flags */
+	{ "pp_data_req", 28, 4, 8 }, /* flags */
 	{ "pp_window", 0, 8, 0 },
 	{ "pp_reset", 0, 8, 0 },
 	{ "pp_opened", 0, 8, 0 },
 	{ "pp_opened", 8, 4, 1 },  /* no errno */
 	{ "pp_opened", 12, 4, 1 }, /* reserved */
+	{ "pp_unix_connect_req", 0, 8, 0 },
+	{ "pp_unix_connect_req", 16, 4, 0 },   /* no vNode */
+	{ "pp_unix_connect_req", 20, 2, 2 },   /* datagrams */
+	{ "pp_unix_connect_req", 22, 2, 109 }, /* longer than a name */
+	{ "pp_unix_connect_req", 22, 2, 1 },   /* bytes behind the name */
+	{ "pp_unix_connect_rep", 0, 8, 0 },
+	{ "pp_unix_connect_rep", 28, 2, 109 },
+	{ "pp_unix_connect_rep", 30, 2, 1 }, /* reserved */
+	{ "pp_unix_connect_rep", 140, 4, 1 },
+	{ "pp_record", 0, 4, PP_RECORD_MAX + 1 },
 	{ "pp_port", 0, 8, 0 },
 	{ "pp_port", 8, 4, 0 },  /* no vNode */
 	{ "pp_port", 12, 2, 3 }, /* kind */

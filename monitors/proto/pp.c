@@ -60,6 +60,52 @@ CODEC_FIXED(pp_reset, PP_RESET_FIELDS, codec_any)
 
 CODEC_FIXED(pp_opened, PP_OPENED_FIELDS, codec_any)
 
+/* --- AF_UNIX -------------------------------------------------------------------------------- */
+
+/* One way to write a name: nothing lies behind it. */
+static bool name_is_valid(const uint8_t name[PP_UNIX_NAME], uint32_t len)
+{
+	if (len > PP_UNIX_NAME)
+		return false;
+	for (uint32_t i = len; i < PP_UNIX_NAME; i++) {
+		if (name[i])
+			return false;
+	}
+	return true;
+}
+
+#define PP_UNIX_CONNECT_REQ(F)                                                                     \
+	F(id64, conn), F(u64, limit), F(id32, vnode), F(u16, type), F(u16, name_len), F(u32, pid), \
+		F(u32, uid), F(u32, gid), F(bytes, key), F(bytes, name)
+
+static bool unix_connect_req_is_valid(const struct pp_unix_connect_req *r)
+{
+	return (r->type == PP_UNIX_STREAM || r->type == PP_UNIX_SEQPACKET) &&
+	       name_is_valid(r->name, r->name_len);
+}
+
+CODEC_FIXED(pp_unix_connect_req, PP_UNIX_CONNECT_REQ, unix_connect_req_is_valid)
+
+#define PP_UNIX_CONNECT_REP(F)                                                                 \
+	F(id64, conn), F(u64, limit), F(u32, pid), F(u32, uid), F(u32, gid), F(u16, name_len), \
+		F(zero16, reserved), F(bytes, name), F(zero32, reserved2)
+
+static bool unix_connect_rep_is_valid(const struct pp_unix_connect_rep *r)
+{
+	return name_is_valid(r->name, r->name_len);
+}
+
+CODEC_FIXED(pp_unix_connect_rep, PP_UNIX_CONNECT_REP, unix_connect_rep_is_valid)
+
+#define PP_RECORD(F) F(u32, len), F(u32, pid), F(u32, uid), F(u32, gid)
+
+static bool record_is_valid(const struct pp_record *r)
+{
+	return r->len <= PP_RECORD_MAX;
+}
+
+CODEC_FIXED(pp_record, PP_RECORD, record_is_valid)
+
 /* --- PP_GATEWAY ----------------------------------------------------------------------------- */
 
 #define PP_INTERFACE(F)                                                              \

@@ -52,6 +52,9 @@ RECODE_FIXED(pp_data_rep)
 RECODE_FIXED(pp_window)
 RECODE_FIXED(pp_reset)
 RECODE_FIXED(pp_opened)
+RECODE_FIXED(pp_unix_connect_req)
+RECODE_FIXED(pp_unix_connect_rep)
+RECODE_FIXED(pp_record)
 RECODE_FIXED(pp_port)
 RECODE_FIXED(pp_unport)
 RECODE_FIXED(pp_datagram_req)
@@ -172,6 +175,9 @@ static const struct {
 	{ "pp_window", recode_pp_window },
 	{ "pp_reset", recode_pp_reset },
 	{ "pp_opened", recode_pp_opened },
+	{ "pp_unix_connect_req", recode_pp_unix_connect_req },
+	{ "pp_unix_connect_rep", recode_pp_unix_connect_rep },
+	{ "pp_record", recode_pp_record },
 	{ "pp_port", recode_pp_port },
 	{ "pp_unport", recode_pp_unport },
 	{ "pp_datagram_req", recode_pp_datagram_req },

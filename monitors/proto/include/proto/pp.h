@@ -25,6 +25,7 @@ enum pp_opcode {
 	PP_PORT = 0x0806,    /* to the gateway: a port that the outside is to reach */
 	PP_UNPORT = 0x0807,  /* to the gateway: it is not any more */
 	PP_DATAGRAM = 0x0808,
+	PP_UNIX_CONNECT = 0x0809, /* to an AF_UNIX socket that listens */
 };
 static_assert(PP_CONNECT == PROTO_FIRST_OPCODE(PROTO_PP), "opcodes are ABI");
 
@@ -73,7 +74,8 @@ struct pp_connect_rep {
 enum pp_data_flags {
 	PP_FIN = 1,    /* no more bytes come */
 	PP_CLOSED = 2, /* nor are any read: the program has closed the socket */
-	PP_DATA_ALL = 3,
+	PP_DEAF = 4,   /* AF_UNIX: none are read, though the socket is open */
+	PP_DATA_ALL = 7,
 };
 
 /* The bytes follow in the body, or are bulk. */
@@ -257,6 +259,75 @@ struct pp_datagram_req {
 	uint8_t from_addr[16], to_addr[16];
 };
 
+#define PP_UNIX_NAME 108u
+
+enum pp_unix_type { /* as Linux numbers them */
+	PP_UNIX_STREAM = 1,
+	PP_UNIX_SEQPACKET = 5,
+};
+
+/* Bytes of a name behind its length are 0. */
+struct pp_unix_connect_req_wire {
+	le64_t conn;  /* id of the sender's end; not 0 */
+	le64_t limit; /* the sender takes bytes up to this position */
+	le32_t vnode;
+	le16_t type;     /* enum pp_unix_type */
+	le16_t name_len; /* of the sender's socket; 0: it has none */
+	le32_t pid;      /* of the program that connects: the vNode's */
+	le32_t uid, gid;
+	uint8_t key[16]; /* of the listener, as PG_NAME tells it */
+	uint8_t name[PP_UNIX_NAME];
+};
+static_assert(sizeof(struct pp_unix_connect_req_wire) == 160, "PP_UNIX_CONNECT is ABI");
+/*
+ * Errors: -ECONNREFUSED: no socket of the type listens there; -EAGAIN: its backlog is full;
+ * -ENOBUFS; -EACCES: the vNode is not on the sender.
+ */
+
+struct pp_unix_connect_req {
+	uint64_t conn;
+	uint64_t limit;
+	uint32_t vnode;
+	uint16_t type, name_len;
+	uint32_t pid, uid, gid;
+	uint8_t key[16];
+	uint8_t name[PP_UNIX_NAME];
+};
+
+struct pp_unix_connect_rep_wire {
+	le64_t conn; /* id of the receiver's end; not 0 */
+	le64_t limit;
+	le32_t pid; /* of the program that listens */
+	le32_t uid, gid;
+	le16_t name_len; /* of the socket that listens */
+	le16_t reserved;
+	uint8_t name[PP_UNIX_NAME];
+	le32_t reserved2;
+};
+static_assert(sizeof(struct pp_unix_connect_rep_wire) == 144, "PP_UNIX_CONNECT reply is ABI");
+
+struct pp_unix_connect_rep {
+	uint64_t conn;
+	uint64_t limit;
+	uint32_t pid, uid, gid;
+	uint16_t name_len;
+	uint8_t name[PP_UNIX_NAME];
+};
+
+/* In front of the bytes of each send, among the bytes of an AF_UNIX connection. */
+struct pp_record_wire {
+	le32_t len; /* of what follows */
+	le32_t pid; /* of the program that sends, or says to be */
+	le32_t uid, gid;
+};
+static_assert(sizeof(struct pp_record_wire) == 16, "bytes of AF_UNIX connections are ABI");
+#define PP_RECORD_MAX (64u * 4096u)
+
+struct pp_record {
+	uint32_t len;
+	uint32_t pid, uid, gid;
+};
+
 void pp_connect_req_encode(const struct pp_connect_req *m, struct pp_connect_req_wire *w);
 int pp_connect_req_decode(const void *buf, size_t len, struct pp_connect_req *out) __must_check;
 void pp_connect_rep_encode(const struct pp_connect_rep *m, struct pp_connect_rep_wire *w);
@@ -286,3 +357,13 @@ int pp_datagram_req_decode(const void *buf, size_t len, struct pp_datagram_req *
 /* As pp_data_check(). */
 int pp_datagram_check(const struct pp_datagram_req *r, size_t inline_len, size_t bulk_len)
 	__must_check;
+void pp_unix_connect_req_encode(const struct pp_unix_connect_req *m,
+				struct pp_unix_connect_req_wire *w);
+int pp_unix_connect_req_decode(const void *buf, size_t len, struct pp_unix_connect_req *out)
+	__must_check;
+void pp_unix_connect_rep_encode(const struct pp_unix_connect_rep *m,
+				struct pp_unix_connect_rep_wire *w);
+int pp_unix_connect_rep_decode(const void *buf, size_t len, struct pp_unix_connect_rep *out)
+	__must_check;
+void pp_record_encode(const struct pp_record *m, struct pp_record_wire *w);
+int pp_record_decode(const void *buf, size_t len, struct pp_record *out) __must_check;
