@@ -102,6 +102,9 @@ EDGE = {
     # Bytes of sockets to and from other processors: client/ lies below sockets, and the bytes are
     # not copied once more.
     "socket/remote_net.c",
+    # Those of AF_UNIX: who connects to whom, and headers that lie among the bytes.
+    "socket/unix_remote_net.c",
+    "socket/remote_records.c",
     # The same of datagrams, and what the gateway is told.
     "socket/gateway_net.c",
 }

@@ -138,8 +138,8 @@ static int fill(struct sock_msg *m, struct uio *uio)
 	return 0;
 }
 
-static struct sock_msg *make(struct uio *uio, size_t len, struct socket *from,
-			     struct kmem_account *account)
+/* With room for @len bytes. ERR_PTR(-ENOBUFS). */
+static struct sock_msg *alloc(size_t len, struct socket *from, struct kmem_account *account)
 {
 	const uint32_t first = (uint32_t)MIN(len, STREAM_CHUNK);
 	const size_t nr_chunks = DIV_ROUND_UP(len - first, CHUNK_DATA);
@@ -164,14 +164,24 @@ static struct sock_msg *make(struct uio *uio, size_t len, struct socket *from,
 	if (from)
 		socket_get(from);
 	err = chunks_alloc(m, len - first);
-	if (!err)
-		err = fill(m, uio);
 	if (err) {
 		sock_msg_free(m);
 		return ERR_PTR(err);
 	}
 	m->stamp_ns = time_real_ns();
 	return m;
+}
+
+static struct sock_msg *make(struct uio *uio, size_t len, struct socket *from,
+			     struct kmem_account *account)
+{
+	struct sock_msg *m = alloc(len, from, account);
+	const int err = IS_ERR(m) ? 0 : fill(m, uio);
+
+	if (!err)
+		return m;
+	sock_msg_free(m);
+	return ERR_PTR(err);
 }
 
 struct sock_msg *sock_msg_make(struct uio *uio, size_t len, struct socket *from)
@@ -185,6 +195,38 @@ struct sock_msg *sock_msg_copy_of(const void *data, size_t len, struct kmem_acco
 
 	uio_kernel(&uio, (void *)(uintptr_t)data, len); /* it is only read */
 	return make(&uio, len, NULL, account);
+}
+
+struct sock_msg *sock_msg_alloc(size_t len, struct kmem_account *account)
+{
+	return alloc(len, NULL, account);
+}
+
+void sock_msg_fill(struct sock_msg *m, size_t off, const void *data, size_t len)
+{
+	const uint8_t *from = data;
+	struct sock_chunk *c = m->more;
+	uint8_t *to = m->data;
+	size_t have = m->first;
+
+	ASSERT(off <= m->len && len <= m->len - off);
+	while (len) {
+		if (off < have) {
+			const size_t n = MIN(len, have - off);
+
+			memcpy(to + off, from, n);
+			from += n;
+			len -= n;
+			off = 0;
+		} else {
+			off -= have;
+		}
+		if (len) {
+			to = c->data;
+			have = c->len;
+			c = c->next;
+		}
+	}
 }
 
 /* --- reading ------------------------------------------------------------------------- */

@@ -44,6 +44,12 @@ struct sock_msg {
 struct sock_msg *sock_msg_make(struct uio *uio, size_t len, struct socket *from);
 /* The same of kernel memory, charged to @account; any thread. ERR_PTR(-ENOBUFS). */
 struct sock_msg *sock_msg_copy_of(const void *data, size_t len, struct kmem_account *account);
+/*
+ * One with room for @len bytes, which sock_msg_fill() puts in at @off. Any thread.
+ * ERR_PTR(-ENOBUFS).
+ */
+struct sock_msg *sock_msg_alloc(size_t len, struct kmem_account *account);
+void sock_msg_fill(struct sock_msg *m, size_t off, const void *data, size_t len);
 /* Frees it and what travels with it. No lock held. */
 void sock_msg_free(struct sock_msg *m);
 /*

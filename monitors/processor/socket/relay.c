@@ -421,7 +421,7 @@ static int connect_locked(struct relay *r, const struct remote_request *req, uin
 		return err;
 	r->in->ops = &remote_ops;
 	r->in->state = SOCKET_CONNECTED;
-	if (!remote_open_end(r->in, NULL, req, id, limit))
+	if (!remote_open_end(r->in, &remote_tcp, NULL, req, id, limit))
 		return -ENOBUFS;
 	watch_locked(r);
 	return 0;

@@ -103,36 +103,51 @@ static void large_put(struct remote_buf *b)
 	spin_unlock(&pool.lock);
 }
 
-static struct remote_buf *small_new(void)
+static struct remote_buf *small_new(uint32_t cap)
 {
-	struct remote_buf *b = kmalloc(sizeof(*b) + REMOTE_HEAD + REMOTE_SMALL);
+	struct remote_buf *b = kmalloc(sizeof(*b) + REMOTE_HEAD + cap);
 
 	if (b)
-		*b = (struct remote_buf){ .data = (uint8_t *)(b + 1) + REMOTE_HEAD,
-					  .cap = REMOTE_SMALL };
+		*b = (struct remote_buf){ .data = (uint8_t *)(b + 1) + REMOTE_HEAD, .cap = cap };
+	return b;
+}
+
+/* A large one if there is one and it is wanted, else a small one with room for @cap bytes. */
+static struct remote_buf *make(struct kmem_account *account, bool large, uint32_t cap)
+{
+	struct remote_buf *b = NULL;
+	uint32_t cost = REMOTE_BLOCK;
+
+	if (large && sock_charge_take(account, cost)) {
+		b = large_get();
+		if (!b)
+			sock_charge_give(account, cost);
+	}
+	if (!b) {
+		cost = cap;
+		if (!sock_charge_take(account, cost))
+			return NULL;
+		b = small_new(cap);
+		if (!b) {
+			sock_charge_give(account, cost);
+			return NULL;
+		}
+	}
+	b->account = account;
+	b->cost = cost;
+	b->len = b->sent = 0;
 	return b;
 }
 
 struct remote_buf *remote_buf_make(struct kmem_account *account, uint64_t len)
 {
-	struct remote_buf *b = NULL;
+	return make(account, len > REMOTE_SMALL, REMOTE_SMALL);
+}
 
-	if (len > REMOTE_SMALL && sock_charge_take(account, REMOTE_BLOCK)) {
-		b = large_get();
-		if (!b)
-			sock_charge_give(account, REMOTE_BLOCK);
-	}
-	if (!b && sock_charge_take(account, REMOTE_SMALL)) {
-		b = small_new();
-		if (!b)
-			sock_charge_give(account, REMOTE_SMALL);
-	}
-	if (!b)
-		return NULL;
-	b->account = account;
-	b->cost = b->mem ? REMOTE_BLOCK : REMOTE_SMALL;
-	b->len = b->sent = 0;
-	return b;
+struct remote_buf *remote_buf_make_whole(struct kmem_account *account, uint64_t len)
+{
+	return make(account, len > REMOTE_SMALL && len <= REMOTE_LARGE,
+		    MAX((uint32_t)len, REMOTE_SMALL));
 }
 
 void remote_buf_free(struct remote_buf *b)

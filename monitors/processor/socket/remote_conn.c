@@ -26,6 +26,7 @@
 
 #include "queue.h"
 #include "remote_private.h"
+#include "unix_remote.h"
 
 #define BUCKETS       1024u
 #define WINDOW_MIN    65536u
@@ -105,6 +106,8 @@ static void reap(struct work *w)
 		work_flush(&c->work);
 		remote_buf_free(c->cur);
 		remote_buf_free(c->next);
+		remote_records_drop(&c->records);
+		kmem_free(c->extra);
 		kmem_free(c);
 	}
 }
@@ -329,6 +332,32 @@ static void finish_failed(struct remote_conn *c)
 	socket_put(s);
 }
 
+void remote_deafen(struct remote_conn *c)
+{
+	spin_lock(&c->lock);
+	c->deaf_wanted = true;
+	spin_unlock(&c->lock);
+	remote_kick(c);
+}
+
+bool remote_give_up(struct remote_conn *c, int err)
+{
+	bool over;
+
+	spin_lock(&c->lock);
+	over = c->state == REMOTE_ASKING;
+	if (over) {
+		c->state = REMOTE_GONE;
+		c->failed = err;
+	}
+	spin_unlock(&c->lock);
+	if (over) {
+		remote_leave(c);
+		remote_wake_worker(c);
+	}
+	return over;
+}
+
 void remote_end(struct remote_conn *c)
 {
 	spin_lock(&c->lock);
@@ -414,7 +443,7 @@ static void advance_locked(struct remote_conn *c) __must_hold(&c->lock)
 /* The next bytes to be sent; false: there are none. The message is under way from here on. */
 static bool take_locked(struct remote_conn *c, uint32_t *off, uint32_t *flags) __must_hold(&c->lock)
 {
-	bool fin, closed;
+	bool fin, closed, deaf;
 	uint64_t n = 0;
 
 	assert_spin_held(&c->lock);
@@ -423,17 +452,21 @@ static bool take_locked(struct remote_conn *c, uint32_t *off, uint32_t *flags) _
 	advance_locked(c);
 	if (c->cur) {
 		n = MIN((uint64_t)(c->cur->len - c->cur->sent), c->tx_limit - c->tx_pos);
+		if (!c->cur->mem)
+			n = MIN(n, (uint64_t)REMOTE_SMALL);
 		*off = c->cur->sent;
 	}
 	fin = c->fin_wanted && !c->fin_sent && !c->filling && !c->next &&
 	      (!c->cur || c->cur->sent + n == c->cur->len);
 	closed = !c->s && !c->closed_sent && (fin || c->fin_sent);
-	if (!n && !fin && !closed)
+	deaf = c->deaf_wanted && !c->deaf_sent && c->s;
+	if (!n && !fin && !closed && !deaf)
 		return false;
-	*flags = (fin ? REMOTE_FIN : 0) | (closed ? REMOTE_CLOSED : 0);
+	*flags = (fin ? REMOTE_FIN : 0) | (closed ? REMOTE_CLOSED : 0) | (deaf ? REMOTE_DEAF : 0);
 	c->in_flight = (uint32_t)n;
 	c->fin_in_flight = fin;
 	c->closed_in_flight = closed;
+	c->deaf_in_flight = deaf;
 	c->busy = true;
 	return true;
 }
@@ -480,6 +513,15 @@ bool remote_is_passing(int err)
 	return err == -EAGAIN || err == -ENOBUFS || err == -ENOMEM;
 }
 
+/* All that the message under way said need not be repeated. */
+static void message_over_locked(struct remote_conn *c) __must_hold(&c->lock)
+{
+	assert_spin_held(&c->lock);
+	c->fin_sent = c->fin_sent || c->fin_in_flight;
+	c->closed_sent = c->closed_sent || c->closed_in_flight;
+	c->deaf_sent = c->deaf_sent || c->deaf_in_flight;
+}
+
 void remote_sent(struct remote_conn *c, int status, uint64_t limit)
 {
 	bool lost = false, orphan;
@@ -495,8 +537,7 @@ void remote_sent(struct remote_conn *c, int status, uint64_t limit)
 			c->cur->sent += c->in_flight;
 		c->tx_pos += c->in_flight;
 		c->tx_limit = MAX(c->tx_limit, limit);
-		c->fin_sent = c->fin_sent || c->fin_in_flight;
-		c->closed_sent = c->closed_sent || c->closed_in_flight;
+		message_over_locked(c);
 	} else if (remote_is_passing(status)) {
 		/* A peer without room says when there is some; one without memory does not. */
 		pause = c->refused_ns ? MIN(2 * c->refused_ns, REFUSED_MAX) : REMOTE_PAUSE_NS;
@@ -504,8 +545,7 @@ void remote_sent(struct remote_conn *c, int status, uint64_t limit)
 	} else {
 		/* An end that nobody waits for is no loss. */
 		lost = c->in_flight || status != -ECONNRESET;
-		c->fin_sent = c->fin_sent || c->fin_in_flight;
-		c->closed_sent = c->closed_sent || c->closed_in_flight;
+		message_over_locked(c);
 	}
 	if (c->state == REMOTE_GONE)
 		remote_drop_bufs_locked(c);
@@ -609,10 +649,12 @@ static int begin_receive_locked(struct remote_conn *c, const struct remote_messa
 		return -ECONNRESET;
 	if (c->rx_busy || m->position != c->rx_pos || m->len > c->rx_limit - c->rx_pos)
 		return -EPROTO;
-	/* Behind the end there is but one thing to say. */
-	if (c->rx_fin && (m->len || m->fin || !m->closed || c->peer_closed))
+	/* Behind the end there is little to say. */
+	if (c->rx_fin && (m->len || m->fin || !(m->closed || m->deaf) || c->peer_closed))
 		return -EPROTO;
 	if (m->closed && !m->fin && !c->rx_fin)
+		return -EPROTO;
+	if (m->deaf && !c->kind->deaf)
 		return -EPROTO;
 	if (!c->s && m->len)
 		return -ECONNRESET;
@@ -624,44 +666,78 @@ static int begin_receive_locked(struct remote_conn *c, const struct remote_messa
 	return 0;
 }
 
-/* Put @msg (NULL: there are no bytes) into the queue of the socket, which takes it over. */
-static int push_locked(struct remote_conn *c, const struct remote_message *m, struct sock_msg *msg)
-	__must_hold(&c->lock)
+/* Put @msgs into the queue of the socket, which takes them over. */
+static int push_all(struct socket *s, struct list_head *msgs)
+{
+	struct sock_msg *msg, *next;
+	int err = 0;
+
+	spin_lock(&s->lock);
+	if (s->dead) {
+		err = -ECONNRESET;
+	} else {
+		list_for_each_entry_safe(msg, next, msgs, node) {
+			list_del(&msg->node);
+			sock_queue_push_locked(s, msg);
+		}
+	}
+	spin_unlock(&s->lock);
+	if (!err)
+		socket_wake(&s->rd_wait);
+	return err;
+}
+
+/* Act on @m, whose bytes are in @msgs. */
+static int push_locked(struct remote_conn *c, const struct remote_message *m,
+		       struct list_head *msgs) __must_hold(&c->lock)
 {
 	struct socket *s = c->s;
 	int err = 0;
 
 	assert_spin_held(&c->lock);
-	if (c->state == REMOTE_GONE || (!s && msg))
+	if (c->state == REMOTE_GONE || (!s && m->len))
 		return -ECONNRESET;
-	if (msg) {
-		spin_lock(&s->lock);
-		if (s->dead)
-			err = -ECONNRESET;
-		else
-			sock_queue_push_locked(s, msg);
-		spin_unlock(&s->lock);
-		if (err)
-			return err;
-		socket_wake(&s->rd_wait);
-	}
+	if (!list_empty(msgs))
+		err = push_all(s, msgs);
+	if (err)
+		return err;
 	c->rx_pos += m->len;
 	if (m->fin) {
 		c->rx_fin = true;
 		if (s)
 			c->kind->fin(s);
 	}
+	if (m->deaf && s)
+		c->kind->deaf(s);
 	if (m->closed) {
 		c->peer_closed = true;
+		if (s && c->kind->closed)
+			c->kind->closed(s);
 		if (s)
 			socket_wake(&s->rd_wait);
 	}
 	return 0;
 }
 
+/* The bytes of @m as messages of the socket's queue. One thread at a time: it is being received. */
+static int copy_bytes(struct remote_conn *c, const struct remote_message *m, struct list_head *out)
+{
+	struct sock_msg *msg;
+
+	if (c->kind->records)
+		return remote_records_take(&c->records, c->kind->packets, m->data, m->len,
+					   kmem_account_of(c), out);
+	msg = sock_msg_copy_of(m->data, m->len, kmem_account_of(c));
+	if (IS_ERR(msg))
+		return (int)PTR_ERR(msg);
+	list_add_tail(&msg->node, out);
+	return 0;
+}
+
 static int receive(struct remote_conn *c, const struct remote_message *m, uint64_t *limit)
 {
-	struct sock_msg *msg = NULL;
+	struct list_head msgs = LIST_HEAD_INIT(msgs);
+	struct sock_msg *msg, *next;
 	int err;
 
 	spin_lock(&c->lock);
@@ -669,21 +745,18 @@ static int receive(struct remote_conn *c, const struct remote_message *m, uint64
 	spin_unlock(&c->lock);
 	if (err)
 		return err;
-	if (m->len) {
-		msg = sock_msg_copy_of(m->data, m->len, kmem_account_of(c));
-		if (IS_ERR(msg)) {
-			err = (int)PTR_ERR(msg);
-			msg = NULL;
-		}
-	}
+	if (m->len)
+		err = copy_bytes(c, m, &msgs);
 	spin_lock(&c->lock);
 	c->rx_busy = false;
 	if (!err)
-		err = push_locked(c, m, msg);
+		err = push_locked(c, m, &msgs);
 	*limit = grow_limit_locked(c);
 	spin_unlock(&c->lock);
-	if (err && msg)
-		sock_msg_free(msg);
+	list_for_each_entry_safe(msg, next, &msgs, node) {
+		list_del(&msg->node);
+		sock_msg_free(msg); /* it was not taken */
+	}
 	return err;
 }
 
@@ -762,9 +835,12 @@ void remote_node_gone(uint32_t node, uint32_t incarn)
 
 int remote_init(void)
 {
+	int err;
+
 	work_init(&table.reap, reap);
 	table.wq = workqueue_create("sockets", 2);
 	if (IS_ERR(table.wq))
 		return (int)PTR_ERR(table.wq);
-	return remote_net_init();
+	err = remote_net_init();
+	return err ? err : unix_remote_init();
 }

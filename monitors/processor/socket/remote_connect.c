@@ -54,6 +54,8 @@ static bool peer_is_the_same(const struct remote_conn *c)
 
 static int tcp_refusal(const struct remote_conn *c, int status)
 {
+	if (remote_is_passing(status))
+		return ETIMEDOUT;
 	if (!c->outside)
 		return ECONNREFUSED;
 	/* A gateway that has left is a way that is not there. */
@@ -95,7 +97,7 @@ void remote_connected(struct remote_conn *c, int status, uint64_t peer_id, uint6
 		c->pause_ns = MIN(2 * pause, PAUSE_MAX);
 		c->ask_due = true;
 	} else {
-		err = remote_is_passing(status) ? ETIMEDOUT : c->kind->refusal(c, status);
+		err = c->kind->refusal(c, status);
 	}
 	spin_unlock(&c->lock);
 	if (err)
@@ -220,10 +222,11 @@ int remote_connect_inside(struct socket *s, uint32_t node, uint32_t incarn)
 
 /* --- what peers ask --------------------------------------------------------------------- */
 
-struct remote_conn *remote_open_end(struct socket *s, struct kmem_account *account,
-				    const struct remote_request *r, uint64_t *id, uint64_t *limit)
+struct remote_conn *remote_open_end(struct socket *s, const struct remote_kind *kind,
+				    struct kmem_account *account, const struct remote_request *r,
+				    uint64_t *id, uint64_t *limit)
 {
-	struct remote_conn *c = remote_make(s, &remote_tcp, account, r->node, r->incarn);
+	struct remote_conn *c = remote_make(s, kind, account, r->node, r->incarn);
 
 	if (!c)
 		return NULL;
@@ -273,29 +276,11 @@ bool remote_peer_has_closed(struct socket *s)
 	return closed;
 }
 
-int remote_accept(const struct remote_request *r, uint64_t *id, uint64_t *limit)
+int remote_offer(struct socket *l, struct socket *child, struct remote_conn *c,
+		 const struct remote_request *r)
 {
-	struct socket *l = inet_find(SOCK_STREAM, &r->to, NULL), *child;
-	struct remote_conn *c;
-	int err;
+	const int err = socket_backlog_add(l, child);
 
-	if (!l)
-		return -ECONNREFUSED;
-	child = socket_create_like(l, &remote_ops);
-	if (IS_ERR(child)) {
-		socket_put(l);
-		return -ENOBUFS;
-	}
-	tcp_inherit(child, l, &r->to, &r->from);
-	inet_enter(child);
-	c = remote_open_end(child, kmem_account_of(l), r, id, limit);
-	if (!c) {
-		socket_put(l);
-		socket_drop(child);
-		return -ENOBUFS;
-	}
-	err = socket_backlog_add(l, child);
-	socket_put(l);
 	if (err) {
 		/* The peer knows no end here: nothing is to be told. */
 		spin_lock(&c->lock);
@@ -311,4 +296,30 @@ int remote_accept(const struct remote_request *r, uint64_t *id, uint64_t *limit)
 	if (rpc_peer_has_left(r->node, r->incarn))
 		remote_node_gone(r->node, r->incarn);
 	return 0;
+}
+
+int remote_accept(const struct remote_request *r, uint64_t *id, uint64_t *limit)
+{
+	struct socket *l = inet_find(SOCK_STREAM, &r->to, NULL), *child;
+	struct remote_conn *c;
+	int err;
+
+	if (!l)
+		return -ECONNREFUSED;
+	child = socket_create_like(l, &remote_ops);
+	if (IS_ERR(child)) {
+		socket_put(l);
+		return -ENOBUFS;
+	}
+	tcp_inherit(child, l, &r->to, &r->from);
+	inet_enter(child);
+	c = remote_open_end(child, &remote_tcp, kmem_account_of(l), r, id, limit);
+	if (c) {
+		err = remote_offer(l, child, c, r);
+	} else {
+		socket_drop(child);
+		err = -ENOBUFS;
+	}
+	socket_put(l);
+	return err;
 }

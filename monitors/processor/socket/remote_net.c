@@ -30,7 +30,9 @@ static_assert(REMOTE_SMALL == PP_INLINE_MAX && REMOTE_LARGE <= PP_BULK_MAX, "one
 static_assert(sizeof(struct pp_data_req_wire) == REMOTE_HEAD, "fits");
 static_assert(PP_INLINE_MAX + sizeof(struct pp_data_req_wire) <= RPC_BODY_MAX, "fits");
 static_assert(PP_BULK_MAX <= RPC_BULK_MAX, "fits");
-static_assert((int)REMOTE_FIN == (int)PP_FIN && (int)REMOTE_CLOSED == (int)PP_CLOSED, "the same");
+static_assert((int)REMOTE_FIN == (int)PP_FIN && (int)REMOTE_CLOSED == (int)PP_CLOSED &&
+		      (int)REMOTE_DEAF == (int)PP_DEAF,
+	      "the same");
 static_assert(sizeof(((struct remote_conn *)0)->connect_reply) ==
 		      sizeof(struct pp_connect_rep_wire),
 	      "fits");
@@ -39,8 +41,7 @@ static_assert(sizeof(((struct remote_conn *)0)->data_reply) == sizeof(struct pp_
 
 /* --- requests of this processor ----------------------------------------------------------- */
 
-/* Submit @call on behalf of @c, which it holds until its release(). */
-static int submit(struct remote_conn *c, struct rpc_call *call)
+int remote_net_submit(struct remote_conn *c, struct rpc_call *call)
 {
 	int err;
 
@@ -92,7 +93,7 @@ int remote_net_connect(struct remote_conn *c, uint64_t limit)
 		call->reply_max = sizeof(c->connect_reply);
 		call->release = connect_ended;
 	}
-	return submit(c, call);
+	return remote_net_submit(c, call);
 }
 
 /* Nothing reads the bytes any more: the buffer may be used again. */
@@ -144,7 +145,7 @@ int remote_net_data(struct remote_conn *c, struct remote_buf *b, uint32_t off, u
 		call->bulk = &sge;
 		call->nr_bulk = 1;
 	}
-	err = submit(c, call);
+	err = remote_net_submit(c, call);
 	if (err)
 		return err;
 	counter_inc(&remote_messages);
@@ -170,7 +171,7 @@ int remote_net_window(struct remote_conn *c, uint64_t limit)
 	if (call)
 		call->release = told;
 	counter_inc(&remote_windows);
-	return submit(c, call);
+	return remote_net_submit(c, call);
 }
 
 int remote_net_reset(struct remote_conn *c)
@@ -184,7 +185,7 @@ int remote_net_reset(struct remote_conn *c)
 	if (call)
 		call->release = told;
 	counter_inc(&remote_resets);
-	return submit(c, call);
+	return remote_net_submit(c, call);
 }
 
 int remote_net_opened(struct remote_conn *c, int status, const uint8_t addr[16])
@@ -198,7 +199,7 @@ int remote_net_opened(struct remote_conn *c, int status, const uint8_t addr[16])
 	call = rpc_call_create(c->peer, RPC_CLASS_CONTROL, PP_OPENED, &w, sizeof(w));
 	if (call)
 		call->release = told;
-	return submit(c, call);
+	return remote_net_submit(c, call);
 }
 
 /* --- requests of other processors ------------------------------------------------------------ */
@@ -272,6 +273,7 @@ static enum rpc_handler_result handle_data(struct rpc_request *req, void *arg)
 		m.len = r.len;
 		m.fin = r.flags & PP_FIN;
 		m.closed = r.flags & PP_CLOSED;
+		m.deaf = r.flags & PP_DEAF;
 		m.data = bulk_len ? bulk : body + sizeof(head);
 		err = remote_receive(&m, &rep.limit);
 	}

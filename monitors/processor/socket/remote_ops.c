@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * TCP sockets whose peer is on another processor of the vNode: their operations.
+ * Sockets whose peer is on another processor of the vNode: sending, and the operations of TCP.
  *
- * Flow:	a socket gets these operations when connect() finds its listener on another
+ * Flow:	a TCP socket gets these operations when connect() finds its listener on another
  *		processor, or when it is made for a connection from one; a connect() that fails
  *		gives tcp_ops back. Bytes that arrive lie in the socket's queue, as those of a
  *		peer on this processor do, so receiving is the same. Bytes to be sent are copied
@@ -23,29 +23,31 @@
 
 /* --- sending ---------------------------------------------------------------------------- */
 
-/* Is there a buffer to append to, or may one be made? */
-static bool has_room(const struct remote_conn *c)
+/* Room that is worth beginning with, for @left bytes. */
+static uint64_t least_room(const struct remote_conn *c, uint64_t left)
 {
-	const struct remote_buf *next = READ_ONCE(c->next);
+	const uint64_t head = c->kind->records ? REMOTE_RECORD : 0;
 
-	return !next || READ_ONCE(next->len) < next->cap || READ_ONCE(c->state) == REMOTE_GONE;
+	return head + (c->kind->packets ? left : 1);
 }
 
-static bool may_send(const struct socket *s, struct remote_conn *c)
+static bool may_send(const struct socket *s, struct remote_conn *c, uint64_t least)
 {
 	bool yes;
 
 	spin_lock(&c->lock);
-	yes = has_room(c);
+	/* Is there a buffer to append to, or may one be made? */
+	yes = !c->next || c->next->cap - c->next->len >= least || c->state == REMOTE_GONE;
 	spin_unlock(&c->lock);
 	return yes || (READ_ONCE(s->shut) & SOCKET_SHUT_WR) || READ_ONCE(s->error);
 }
 
 /*
- * The buffer to append to, with room, which stays until end_filling(); NULL: there is none yet.
+ * The buffer to append to, with room for @least bytes, which stays until end_filling(); NULL: there
+ * is none yet.
  * *@full: nor may one be made.
  */
-static struct remote_buf *begin_filling_locked(struct remote_conn *c, bool *full)
+static struct remote_buf *begin_filling_locked(struct remote_conn *c, uint64_t least, bool *full)
 	__must_hold(&c->lock)
 {
 	struct remote_buf *b = c->next ? c->next : c->cur;
@@ -55,7 +57,7 @@ static struct remote_buf *begin_filling_locked(struct remote_conn *c, bool *full
 	*full = false;
 	if (c->state == REMOTE_GONE)
 		return NULL;
-	if (b && b->len < b->cap)
+	if (b && b->cap - b->len >= least)
 		c->filling = b;
 	else
 		*full = c->next != NULL;
@@ -79,18 +81,20 @@ static void append_locked(struct remote_conn *c, struct remote_buf *made) __must
 static struct remote_buf *get_room(struct remote_conn *c, uint64_t left, int *err)
 	__must_hold(&c->send_lock)
 {
+	const uint64_t least = least_room(c, left);
 	struct remote_buf *b, *made;
 	bool full, gone;
 
 	assert_mutex_held(&c->send_lock);
 	spin_lock(&c->lock);
-	b = begin_filling_locked(c, &full);
+	b = begin_filling_locked(c, least, &full);
 	gone = c->state == REMOTE_GONE;
 	spin_unlock(&c->lock);
 	*err = gone ? -EPIPE : full ? MUST_WAIT : 0;
 	if (b || *err)
 		return b;
-	made = remote_buf_make(kmem_account_of(c), left);
+	made = c->kind->packets ? remote_buf_make_whole(kmem_account_of(c), least)
+				: remote_buf_make(kmem_account_of(c), least - 1 + left);
 	if (!made) {
 		*err = -ENOBUFS;
 		return NULL;
@@ -122,6 +126,7 @@ static void end_filling(struct remote_conn *c, struct remote_buf *b, uint32_t n)
 static ssize_t send_some_locked(struct remote_conn *c, struct socket_msg *m, bool *wait)
 	__must_hold(&c->send_lock)
 {
+	const uint32_t head = c->kind->records ? REMOTE_RECORD : 0;
 	struct remote_buf *b;
 	uint32_t n;
 	size_t got;
@@ -132,10 +137,16 @@ static ssize_t send_some_locked(struct remote_conn *c, struct socket_msg *m, boo
 	*wait = err == MUST_WAIT;
 	if (!b)
 		return *wait ? 0 : err;
-	n = (uint32_t)MIN(m->uio->left, (uint64_t)(b->cap - b->len));
-	got = uio_fetch(m->uio, b->data + b->len, n);
-	end_filling(c, b, (uint32_t)got);
-	return got ? (ssize_t)got : -EFAULT;
+	n = (uint32_t)MIN(m->uio->left, (uint64_t)(b->cap - b->len - head));
+	got = uio_fetch(m->uio, b->data + b->len + head, n);
+	if (got < n && (c->kind->packets || !got)) {
+		end_filling(c, b, 0);
+		return -EFAULT;
+	}
+	if (head)
+		remote_record_put(b->data + b->len, (uint32_t)got, &m->cred);
+	end_filling(c, b, head + (uint32_t)got);
+	return (ssize_t)got;
 }
 
 /* The errno that keeps @s from sending for good; 0: none. */
@@ -146,14 +157,39 @@ static int broken(struct socket *s)
 	return err ? -err : READ_ONCE(s->shut) & SOCKET_SHUT_WR ? -EPIPE : 0;
 }
 
-static int wait_room(struct socket *s, struct remote_conn *c, uint64_t deadline)
+static int wait_room(struct socket *s, struct remote_conn *c, uint64_t least, uint64_t deadline)
 {
 	int err;
 
 	if (!deadline)
 		return -EAGAIN;
-	err = wait_event_interruptible_timeout(&s->wr_wait, may_send(s, c), deadline);
+	err = wait_event_interruptible_timeout(&s->wr_wait, may_send(s, c, least), deadline);
 	return err ? socket_wait_error(err, READ_ONCE(s->sndtimeo_ns)) : 0;
+}
+
+ssize_t remote_send_some(struct socket *s, struct remote_conn *c, struct socket_msg *m,
+			 uint64_t deadline)
+{
+	ssize_t ret;
+	bool wait;
+
+	for (;;) {
+		ret = mutex_lock_killable(&c->send_lock);
+		if (ret)
+			return ret;
+		ret = send_some_locked(c, m, &wait);
+		mutex_unlock(&c->send_lock);
+		if (!wait)
+			break;
+		ret = wait_room(s, c, least_room(c, m->uio->left), deadline);
+		if (!ret)
+			ret = broken(s);
+		if (ret)
+			return ret;
+	}
+	if (ret >= 0)
+		remote_kick(c);
+	return ret;
 }
 
 static ssize_t send_all(struct socket *s, struct remote_conn *c, struct socket_msg *m)
@@ -161,25 +197,14 @@ static ssize_t send_all(struct socket *s, struct remote_conn *c, struct socket_m
 	const uint64_t deadline =
 		socket_deadline(READ_ONCE(s->sndtimeo_ns), m->flags & MSG_DONTWAIT);
 	ssize_t ret, done = 0;
-	bool wait;
 
 	do {
 		ret = broken(s);
 		if (ret || !m->uio->left)
 			break;
-		ret = mutex_lock_killable(&c->send_lock);
-		if (ret)
-			break;
-		ret = send_some_locked(c, m, &wait);
-		mutex_unlock(&c->send_lock);
-		if (ret > 0) {
-			done += ret;
-			ret = 0;
-			remote_kick(c);
-		} else if (wait) {
-			ret = wait_room(s, c, deadline);
-		}
-	} while (!ret && m->uio->left);
+		ret = remote_send_some(s, c, m, deadline);
+		done += MAX(ret, (ssize_t)0);
+	} while (ret >= 0 && m->uio->left);
 	return done ? done : ret;
 }
 
@@ -201,7 +226,7 @@ static ssize_t remote_send(struct socket *s, struct socket_msg *m)
 /* --- receiving -------------------------------------------------------------------------- */
 
 /* The sender may wait for room, also in the middle of a call that wants more than there is. */
-static void bytes_consumed(struct socket *s)
+void remote_bytes_consumed(struct socket *s)
 {
 	struct remote_conn *c = remote_of(s);
 
@@ -228,11 +253,21 @@ static int remote_shutdown(struct socket *s, unsigned int how)
 	return 0;
 }
 
+bool remote_may_write(struct socket *s)
+{
+	struct remote_conn *c = remote_of(s);
+	/* As elsewhere: it is worth writing when a good part of the room is free. */
+	const bool yes = !c || !READ_ONCE(c->next) || READ_ONCE(c->state) == REMOTE_GONE;
+
+	if (c)
+		remote_put(c);
+	return yes;
+}
+
 static unsigned int remote_poll(struct socket *s)
 {
 	const uint32_t shut = __atomic_load_n(&s->shut, __ATOMIC_ACQUIRE);
 	const uint32_t state = READ_ONCE(s->state);
-	struct remote_conn *c = remote_of(s);
 	unsigned int events = READ_ONCE(s->error) ? POLLERR : 0;
 
 	if (shut == SOCKET_SHUT_BOTH || state == SOCKET_CLOSED)
@@ -242,17 +277,13 @@ static unsigned int remote_poll(struct socket *s)
 	if (state != SOCKET_CONNECTING) {
 		if (READ_ONCE(s->readable) >= READ_ONCE(s->rcvlowat))
 			events |= POLLIN | POLLRDNORM;
-		/* As elsewhere: it is worth writing when a good part of the room is free. */
-		if (!c || (shut & SOCKET_SHUT_WR) || !READ_ONCE(c->next) ||
-		    READ_ONCE(c->state) == REMOTE_GONE)
+		if ((shut & SOCKET_SHUT_WR) || remote_may_write(s))
 			events |= POLLOUT | POLLWRNORM;
 	}
-	if (c)
-		remote_put(c);
 	return events;
 }
 
-static uint64_t remote_outq(struct socket *s)
+uint64_t remote_outq(struct socket *s)
 {
 	struct remote_conn *c = remote_of(s);
 	uint64_t bytes = 0;
@@ -269,13 +300,11 @@ static uint64_t remote_outq(struct socket *s)
 	return bytes;
 }
 
-static void remote_release(struct socket *s)
+void remote_release_conn(struct socket *s, bool abort)
 {
-	const bool linger0 = socket_option(s, SOCKET_LINGER) && !READ_ONCE(s->linger_s);
 	struct remote_conn *c;
 	bool unread;
 
-	inet_leave(s);
 	spin_lock(&s->lock);
 	s->dead = true;
 	unread = s->nr_queued > 0;
@@ -286,8 +315,14 @@ static void remote_release(struct socket *s)
 	sock_queue_purge(s);
 	if (!c)
 		return;
-	remote_close(c, unread || linger0 || s->unaccepted);
+	remote_close(c, unread || abort || s->unaccepted);
 	remote_put(c);
+}
+
+static void remote_release(struct socket *s)
+{
+	inet_leave(s);
+	remote_release_conn(s, socket_option(s, SOCKET_LINGER) && !READ_ONCE(s->linger_s));
 }
 
 const struct socket_ops remote_ops = {
@@ -303,6 +338,6 @@ const struct socket_ops remote_ops = {
 	.setsockopt = inet_setsockopt,
 	.getsockopt = inet_getsockopt,
 	.outq = remote_outq,
-	.consumed = bytes_consumed,
+	.consumed = remote_bytes_consumed,
 	.release = remote_release,
 };

@@ -25,6 +25,7 @@
 #include "inet_private.h"
 #include "remote.h"
 
+struct rpc_call;
 struct rpc_mem;
 struct rpc_sge;
 
@@ -49,8 +50,36 @@ struct remote_buf {
 
 /* With room for @len bytes, as far as there are such; task context. NULL: no memory. */
 struct remote_buf *remote_buf_make(struct kmem_account *account, uint64_t len);
+/* One with room for all @len bytes. NULL: no memory. */
+struct remote_buf *remote_buf_make_whole(struct kmem_account *account, uint64_t len);
 /* Polling. NULL is allowed. */
 void remote_buf_free(struct remote_buf *b);
+
+/* --- remote_records.c: who sent bytes, and where a packet ends ---------------------------- */
+
+#define REMOTE_RECORD     16u /* in front of the bytes of each send */
+#define REMOTE_RECORD_MAX (64u * 4096u)
+
+/* Of what has come: all zero at first. */
+struct remote_records {
+	uint8_t raw[REMOTE_RECORD];
+	uint32_t got;            /* of the header; REMOTE_RECORD: its record is being received */
+	struct socket_cred cred; /* of its sender */
+	uint32_t len;
+	uint32_t left;         /* bytes of the record that are still to come */
+	struct sock_msg *part; /* a packet that is not complete; NULL */
+	uint32_t filled;       /* bytes in it */
+};
+
+/* The header of @len bytes of @cred. */
+void remote_record_put(uint8_t *at, uint32_t len, const struct socket_cred *cred);
+/*
+ * Make messages of the next @len bytes, charged to @account: of packets, or of a stream. -EPROTO;
+ * -ENOBUFS: nothing has changed.
+ */
+int remote_records_take(struct remote_records *st, bool packets, const void *data, size_t len,
+			struct kmem_account *account, struct list_head *out) __must_check;
+void remote_records_drop(struct remote_records *st);
 
 /* --- remote_conn.c ---------------------------------------------------------------------- */
 
@@ -68,6 +97,7 @@ struct remote_conn;
  */
 struct remote_kind {
 	const struct socket_ops *idle; /* of a socket whose connect() has failed */
+	bool records, packets;         /* its bytes have headers; each record is one message */
 	/*
 	 * Submit the request that makes the peer's end; remote_connected() tells what comes of it.
 	 * Without a lock. -EAGAIN, -ENOMEM, -EHOSTDOWN.
@@ -76,7 +106,9 @@ struct remote_kind {
 	/* The positive errno that a program hears of a peer that answered @status. */
 	int (*refusal)(const struct remote_conn *c, int status);
 	void (*connected)(struct socket *s);
-	void (*fin)(struct socket *s); /* no more bytes come */
+	void (*fin)(struct socket *s);    /* no more bytes come */
+	void (*deaf)(struct socket *s);   /* the peer reads no more; NULL: it does not say so */
+	void (*closed)(struct socket *s); /* it has closed; NULL: of no interest */
 	void (*reset)(struct socket *s);
 	/* connect() has failed: the socket's names are as before it. A worker's, without a lock. */
 	void (*forget)(struct socket *s);
@@ -91,6 +123,7 @@ struct remote_conn {
 	uint64_t id;               /* const: what the peer calls this end */
 	uint32_t peer, incarn;     /* const: its processor */
 	struct inet_name from, to; /* const: of TCP: names of both ends, the client's first */
+	void *extra;               /* const: the family's own, of kmem_alloc(); freed with it */
 	bool outside;              /* const: connect() goes to the gateway, and on to the outside */
 	struct mutex send_lock;    /* RANK_PIPE: one call at a time appends */
 	struct work work;
@@ -112,6 +145,8 @@ struct remote_conn {
 	bool rx_busy, rx_fin;      /* lock: a message is being received; the last one was */
 	bool peer_closed;          /* lock: nor does the peer read any more */
 	bool closed_in_flight, closed_sent;              /* lock: the same of this end */
+	bool deaf_wanted, deaf_in_flight, deaf_sent;     /* lock: it reads no more, yet is open */
+	struct remote_records records;                   /* of the message being received */
 	bool ask_due, window_due, reset_due, opened_due; /* lock: for the worker */
 	bool opened;             /* lock: the outside has taken it, before the gateway's answer */
 	int opened_status;       /* lock: what to tell of it */
@@ -140,8 +175,14 @@ int remote_connect_outside(struct socket *s, const struct inet_name *to, uint32_
 int remote_connect_inside(struct socket *s, uint32_t node, uint32_t incarn) __must_check;
 struct remote_request;
 /* An open end for @s, made for @r, whose id and limit go into the answer. NULL: no memory. */
-struct remote_conn *remote_open_end(struct socket *s, struct kmem_account *account,
-				    const struct remote_request *r, uint64_t *id, uint64_t *limit);
+struct remote_conn *remote_open_end(struct socket *s, const struct remote_kind *kind,
+				    struct kmem_account *account, const struct remote_request *r,
+				    uint64_t *id, uint64_t *limit);
+/*
+ * Put @child, whose end is @c, into the backlog of @l. -EAGAIN, -ECONNREFUSED: @child is dropped.
+ */
+int remote_offer(struct socket *l, struct socket *child, struct remote_conn *c,
+		 const struct remote_request *r) __must_check;
 /*
  * At the gateway: tell the asking end of @c what the outside says: 0 and the connection's address,
  * or a positive errno, with which @c is gone.
@@ -160,6 +201,10 @@ void remote_kick(struct remote_conn *c);
 void remote_consumed(struct remote_conn *c, struct socket *s);
 /* No more bytes come from @s; then, if @s is closed, it lets go of the connection. */
 void remote_end(struct remote_conn *c);
+/* The program reads no more of it. */
+void remote_deafen(struct remote_conn *c);
+/* connect() is over, with @err, positive, unless it has succeeded: false. */
+bool remote_give_up(struct remote_conn *c, int err);
 void remote_close(struct remote_conn *c, bool abort);
 /* All buffers that are in nobody's use, of a connection that is gone. */
 void remote_drop_bufs_locked(struct remote_conn *c) __must_hold(&c->lock);
@@ -182,6 +227,20 @@ bool remote_is_passing(int err);
 
 extern const struct socket_ops remote_ops;
 
+/*
+ * Send bytes of @m: of a stream some, of packets all of them or none, waiting for room until
+ * @deadline (0: not at all). How many; -EAGAIN, -EINTR, -ERESTARTSYS, -EPIPE, -ENOBUFS, -EFAULT.
+ */
+ssize_t remote_send_some(struct socket *s, struct remote_conn *c, struct socket_msg *m,
+			 uint64_t deadline);
+/* For the tables of operations of all families. */
+uint64_t remote_outq(struct socket *s);
+void remote_bytes_consumed(struct socket *s);
+/* May a program that polls write? */
+bool remote_may_write(struct socket *s);
+/* @s is dead and in no table: let go of its connection, if it has one. */
+void remote_release_conn(struct socket *s, bool abort);
+
 /* --- remote_net.c: the messages --------------------------------------------------------- */
 
 /*
@@ -191,11 +250,14 @@ extern const struct socket_ops remote_ops;
 int remote_net_connect(struct remote_conn *c, uint64_t limit) __must_check;
 #define REMOTE_FIN    1u
 #define REMOTE_CLOSED 2u
+#define REMOTE_DEAF   4u
 int remote_net_data(struct remote_conn *c, struct remote_buf *b, uint32_t off, uint32_t len,
 		    uint64_t position, uint64_t limit, uint32_t flags) __must_check;
 int remote_net_window(struct remote_conn *c, uint64_t limit) __must_check;
 int remote_net_reset(struct remote_conn *c) __must_check;
 int remote_net_opened(struct remote_conn *c, int status, const uint8_t addr[16]) __must_check;
+/* Submit @call on behalf of @c, which it holds until its release(), as its argument. */
+int remote_net_submit(struct remote_conn *c, struct rpc_call *call) __must_check;
 int remote_net_init(void) __must_check;
 
 /* The ends of these calls, polling. */
@@ -214,7 +276,7 @@ struct remote_message {
 	uint64_t conn, position, limit;
 	const void *data;
 	uint32_t len;
-	bool fin, closed;
+	bool fin, closed, deaf;
 };
 int remote_receive(const struct remote_message *m, uint64_t *limit) __must_check;
 int remote_window(const struct remote_message *m) __must_check;
