@@ -3,7 +3,8 @@
  * AF_UNIX: streams and packets, which are connected, and what all types share.
  *
  * Flow:	connect() makes the server's socket, makes it the caller's peer, and puts it in the
- *		listener's backlog; both ends can send from then on, accepted or not.
+ *		listener's backlog; both ends can send from then on, accepted or not. If no socket
+ *		of this processor listens there, another one's may (unix_remote.c).
  * Failure:	a socket that is released with data unread, or that was never accepted, gives its
  *		peer ECONNRESET.
  */
@@ -17,6 +18,7 @@
 
 #include "queue.h"
 #include "scm.h"
+#include "unix_remote.h"
 
 /* Not an errno: the listener has to be looked up again. */
 #define LOOK_AGAIN 1
@@ -50,15 +52,24 @@ static void set_peer(struct socket *s, struct socket *peer, const struct socket_
 	spin_unlock(&s->lock);
 }
 
-/* @s is as it was before connect_begin(); its peer will not be heard of. */
-static void connect_undo(struct socket *s)
+/* connect() has failed: @s is as before it, if it is not so already. */
+static void connect_end(struct socket *s)
+{
+	spin_lock(&s->lock);
+	if (s->state == SOCKET_BUSY)
+		__atomic_store_n(&s->state, SOCKET_IDLE, __ATOMIC_RELEASE);
+	spin_unlock(&s->lock);
+}
+
+/* @s is in @state again, and has no peer. */
+static void connect_undo(struct socket *s, uint32_t state)
 {
 	struct socket *peer;
 
 	spin_lock(&s->lock);
 	peer = s->peer;
 	s->peer = NULL;
-	__atomic_store_n(&s->state, SOCKET_IDLE, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
 	spin_unlock(&s->lock);
 	if (peer)
 		socket_put(peer);
@@ -102,23 +113,16 @@ static int connect_to(struct socket *s, struct socket *child, const struct sock_
 	return err;
 }
 
-static int stream_connect(struct socket *s, const struct sock_addr *addr, bool nonblock)
+/* Connect @s, which is BUSY, to a socket of this processor. An error: it is as before. */
+static int connect_here(struct socket *s, const struct sock_addr *addr, bool nonblock)
 {
 	struct socket_cred cred = socket_cred_current();
 	struct socket *child;
-	int err = unix_check_addr(addr);
+	int err;
 
-	if (!err && socket_option(s, SOCKET_PASSCRED))
-		err = unix_autobind(s);
-	if (!err)
-		err = connect_begin(s);
-	if (err)
-		return err;
 	child = socket_create(s->ops, s->family, s->type, 0);
-	if (IS_ERR(child)) {
-		connect_undo(s);
+	if (IS_ERR(child))
 		return PTR_ERR(child);
-	}
 	/* Each knows the other before a listener can hand out the child. */
 	set_peer(child, s, &cred);
 	socket_get(child);
@@ -127,8 +131,8 @@ static int stream_connect(struct socket *s, const struct sock_addr *addr, bool n
 	spin_unlock(&s->lock);
 	err = connect_to(s, child, addr, nonblock);
 	if (err) {
-		connect_undo(child);
-		connect_undo(s);
+		connect_undo(child, SOCKET_IDLE);
+		connect_undo(s, SOCKET_BUSY);
 		socket_drop(child);
 		return err;
 	}
@@ -137,6 +141,24 @@ static int stream_connect(struct socket *s, const struct sock_addr *addr, bool n
 	spin_unlock(&s->lock);
 	socket_wake(&s->wr_wait);
 	return 0;
+}
+
+int unix_connect(struct socket *s, const struct sock_addr *addr, bool nonblock)
+{
+	int err = unix_check_addr(addr);
+
+	if (!err && socket_option(s, SOCKET_PASSCRED))
+		err = unix_autobind(s);
+	if (!err)
+		err = connect_begin(s);
+	if (err)
+		return err;
+	err = connect_here(s, addr, nonblock);
+	if (err == -ECONNREFUSED)
+		err = unix_remote_connect(s, addr, nonblock);
+	if (err)
+		connect_end(s);
+	return err;
 }
 
 static int unix_pair(struct socket *a, struct socket *b)
@@ -148,12 +170,17 @@ static int unix_pair(struct socket *a, struct socket *b)
 	return 0;
 }
 
-static int stream_listen(struct socket *s, int backlog)
+int unix_listen(struct socket *s, int backlog)
 {
 	int err = 0;
 
 	if (!unix_of(s)->name)
 		return -EINVAL;
+	/* Connections that come before the state changes are refused. */
+	if (READ_ONCE(s->state) == SOCKET_IDLE)
+		err = unix_tell_listening(s);
+	if (err)
+		return err;
 	spin_lock(&s->lock);
 	if (s->state != SOCKET_IDLE && s->state != SOCKET_LISTENING) {
 		err = -EINVAL;
@@ -277,12 +304,12 @@ static void stream_release(struct socket *s)
 	socket_put(peer);
 }
 
-static const struct socket_ops stream_ops = {
+const struct socket_ops unix_stream_ops = {
 	.name = "unix-stream",
 	.size = sizeof(struct unix_socket),
 	.bind = unix_bind,
-	.listen = stream_listen,
-	.connect = stream_connect,
+	.listen = unix_listen,
+	.connect = unix_connect,
 	.accept = socket_accept,
 	.sendmsg = stream_send,
 	.recvmsg = stream_recv,
@@ -293,12 +320,12 @@ static const struct socket_ops stream_ops = {
 	.destroy = unix_destroy,
 };
 
-static const struct socket_ops packet_ops = {
+const struct socket_ops unix_packet_ops = {
 	.name = "unix-packet",
 	.size = sizeof(struct unix_socket),
 	.bind = unix_bind,
-	.listen = stream_listen,
-	.connect = stream_connect,
+	.listen = unix_listen,
+	.connect = unix_connect,
 	.accept = socket_accept,
 	.sendmsg = packet_send,
 	.recvmsg = packet_recv,
@@ -315,9 +342,9 @@ static const struct socket_ops *unix_choose(uint32_t type, uint32_t *protocol)
 		return ERR_PTR(-EPROTONOSUPPORT);
 	switch (type) {
 	case SOCK_STREAM:
-		return &stream_ops;
+		return &unix_stream_ops;
 	case SOCK_SEQPACKET:
-		return &packet_ops;
+		return &unix_packet_ops;
 	case SOCK_RAW: /* as Linux, the same as datagrams */
 	case SOCK_DGRAM:
 		return &unix_dgram_ops;

@@ -4,6 +4,8 @@
  *
  * Flow:	a path names an inode of type socket; the table is keyed by that inode, which the
  *		name holds. An abstract name is keyed by its bytes and the type of its socket.
+ *		Other processors know abstract names, and paths on storage nodes, by a hash of the
+ *		bytes or of what identifies the inode.
  * Invariants:	a name is in the table from bind() until its socket is released.
  */
 #include "unix_private.h"
@@ -19,10 +21,12 @@
 #include <processor/vfs/path.h>
 
 #define BUCKETS    256u
+#define PATH_KEY   1         /* in front of what stands for a path: no abstract name begins so */
 #define AUTO_NAMES 0x100000u /* five hexadecimal digits */
 
 static struct spinlock table_lock = SPINLOCK_INIT("unix names", RANK_SOCKET_TABLE);
 static struct hlist_head buckets[BUCKETS] __guarded_by(&table_lock);
+static struct hlist_head keys[BUCKETS] __guarded_by(&table_lock);
 static uint32_t last_auto __guarded_by(&table_lock);
 
 /* --- the table ----------------------------------------------------------------------- */
@@ -54,16 +58,27 @@ static struct unix_name *find_locked(const struct inode *inode, const char *path
 	return NULL;
 }
 
+static struct hlist_head *bucket_of_key(const uint8_t key[16]) __must_hold(&table_lock)
+{
+	uint64_t h;
+
+	memcpy(&h, key, sizeof(h));
+	return &keys[h % BUCKETS];
+}
+
 static void insert_locked(struct unix_name *n) __must_hold(&table_lock)
 {
 	assert_spin_held(&table_lock);
+	if (n->told)
+		hlist_add_head(&n->by_key, bucket_of_key(n->key));
 	hlist_add_head(&n->node, bucket_of(n->inode, n->path, n->len, n->owner->type));
 	__atomic_store_n(&unix_of(n->owner)->name, n, __ATOMIC_RELEASE);
 }
 
-static struct unix_name *name_make(struct socket *s, const char *path, uint32_t len)
+static struct unix_name *name_make(struct socket *s, struct kmem_account *account, const char *path,
+				   uint32_t len)
 {
-	struct unix_name *n = kmem_alloc(kmem_current(), sizeof(*n) + len + 1);
+	struct unix_name *n = kmem_alloc(account, sizeof(*n) + len + 1);
 
 	if (!n)
 		return NULL;
@@ -100,6 +115,15 @@ static void path_of(const struct sock_addr *addr, char path[LINUX_UNIX_PATH + 1]
 	path[len] = '\0';
 }
 
+void unix_copy_far(struct socket *s, struct sock_addr *addr)
+{
+	const struct unix_far *far = unix_of(s)->far;
+
+	addr->len = (uint32_t)UNIX_PATH_OFFSET + far->len;
+	addr->family = AF_UNIX;
+	memcpy(addr->un.path, far->path, far->len);
+}
+
 void unix_copy_name(struct socket *s, struct sock_addr *addr)
 {
 	const struct unix_name *n = __atomic_load_n(&unix_of(s)->name, __ATOMIC_ACQUIRE);
@@ -116,6 +140,10 @@ int unix_getname(struct socket *s, bool peer, struct sock_addr *addr)
 {
 	struct socket *of = s;
 
+	if (peer && READ_ONCE(s->state) == SOCKET_CONNECTED && unix_of(s)->far) {
+		unix_copy_far(s, addr);
+		return 0;
+	}
 	if (peer) {
 		of = socket_peer_get(s);
 		if (!of)
@@ -134,7 +162,7 @@ int unix_inherit_name(struct socket *s, struct socket *listener)
 
 	if (!from)
 		return 0;
-	n = name_make(s, from->path, from->len);
+	n = name_make(s, kmem_account_of(s), from->path, from->len);
 	if (!n)
 		return -ENOMEM;
 	unix_of(s)->name = n; /* nobody else knows this socket yet */
@@ -179,6 +207,54 @@ static int enter(struct unix_name *n)
 	return err;
 }
 
+uint8_t unix_name_kind(uint32_t type)
+{
+	switch (type) {
+	case SOCK_STREAM:
+		return NAME_UNIX_STREAM;
+	case SOCK_SEQPACKET:
+		return NAME_UNIX_SEQPACKET;
+	default:
+		return NAME_UNIX_DGRAM;
+	}
+}
+
+/* The file as all processors see it. -ECONNREFUSED: the others do not. */
+static int key_of_inode(struct inode *inode, uint8_t key[16])
+{
+	struct file_attr attr;
+	uint64_t id[3];
+
+	if (inode_getattr(inode, &attr) || !attr.file.node)
+		return -ECONNREFUSED;
+	id[0] = PATH_KEY;
+	id[1] = attr.file.ino;
+	id[2] = (uint64_t)attr.file.node << 32 | attr.file.gen;
+	names_hash(id, sizeof(id), key);
+	return 0;
+}
+
+/* Names are the vNode's: another processor's socket may have it, or connect to it. */
+static int tell(struct unix_name *n, uint8_t flags)
+{
+	const struct socket *s = n->owner;
+	struct vnode_name name = {
+		.kind = unix_name_kind(s->type),
+		.flags = flags,
+		.uid = s->uid,
+	};
+
+	memcpy(name.addr, n->key, sizeof(name.addr));
+	return names_set(&n->told, &name, kmem_current());
+}
+
+/* A bind() has failed. */
+static void name_give_up(struct unix_name *n)
+{
+	names_drop(n->told);
+	name_free(n);
+}
+
 static int bind_path(struct socket *s, const struct sock_addr *addr)
 {
 	char path[LINUX_UNIX_PATH + 1];
@@ -186,48 +262,35 @@ static int bind_path(struct socket *s, const struct sock_addr *addr)
 	int err;
 
 	path_of(addr, path);
-	n = name_make(s, path, (uint32_t)strlen(path) + 1);
+	n = name_make(s, kmem_current(), path, (uint32_t)strlen(path) + 1);
 	if (!n)
 		return -ENOMEM;
 	err = path_make_node(path, S_IFSOCK | 0777, &n->inode);
 	if (err == -EEXIST)
 		err = -EADDRINUSE;
+	if (!err && !key_of_inode(n->inode, n->key))
+		err = tell(n, 0);
 	if (!err)
 		err = enter(n);
 	if (err)
-		name_free(n);
+		name_give_up(n);
 	return err;
-}
-
-/* Abstract names are the vNode's: another processor's socket may have it. */
-static int tell(struct unix_name *n)
-{
-	const struct socket *s = n->owner;
-	struct vnode_name name = {
-		.kind = s->type == SOCK_STREAM  ? NAME_UNIX_STREAM
-			: s->type == SOCK_DGRAM ? NAME_UNIX_DGRAM
-						: NAME_UNIX_SEQPACKET,
-		.uid = s->uid,
-	};
-
-	names_hash(n->path, n->len, name.addr);
-	return names_set(&n->told, &name, kmem_current());
 }
 
 static int bind_abstract(struct socket *s, const struct sock_addr *addr)
 {
-	struct unix_name *n = name_make(s, addr->un.path, addr->len - (uint32_t)UNIX_PATH_OFFSET);
+	struct unix_name *n =
+		name_make(s, kmem_current(), addr->un.path, addr->len - (uint32_t)UNIX_PATH_OFFSET);
 	int err;
 
 	if (!n)
 		return -ENOMEM;
-	err = tell(n);
+	names_hash(n->path, n->len, n->key);
+	err = tell(n, 0);
 	if (!err)
 		err = enter(n);
-	if (err) {
-		names_drop(n->told);
-		name_free(n);
-	}
+	if (err)
+		name_give_up(n);
 	return err;
 }
 
@@ -279,6 +342,13 @@ int unix_bind(struct socket *s, const struct sock_addr *addr)
 	return err;
 }
 
+int unix_tell_listening(struct socket *s)
+{
+	struct unix_name *n = __atomic_load_n(&unix_of(s)->name, __ATOMIC_ACQUIRE);
+
+	return n->told ? tell(n, NAME_LISTENING) : 0;
+}
+
 void unix_unhash(struct socket *s)
 {
 	struct unix_name *n = unix_of(s)->name;
@@ -288,6 +358,8 @@ void unix_unhash(struct socket *s)
 	spin_lock(&table_lock);
 	if (!hlist_unhashed(&n->node))
 		hlist_del(&n->node);
+	if (!hlist_unhashed(&n->by_key))
+		hlist_del(&n->by_key);
 	spin_unlock(&table_lock);
 	names_drop(n->told);
 	n->told = NULL;
@@ -296,6 +368,7 @@ void unix_unhash(struct socket *s)
 void unix_destroy(struct socket *s)
 {
 	name_free(unix_of(s)->name);
+	kmem_free(unix_of(s)->far);
 }
 
 /* --- finding ------------------------------------------------------------------------- */
@@ -316,17 +389,23 @@ static struct socket *lookup(const struct inode *inode, const char *path, uint32
 	return s ? s : ERR_PTR(-ECONNREFUSED);
 }
 
-static struct socket *find_path(const struct sock_addr *addr, uint32_t type)
+/* The inode of a path that the caller may write to. */
+static int walk_to(const struct sock_addr *addr, struct walk_result *res)
 {
 	char path[LINUX_UNIX_PATH + 1];
-	struct walk_result res;
 	struct fs_cred cred;
-	struct socket *s;
-	int err;
 
 	path_of(addr, path);
 	process_cred(&cred);
-	err = fs_state_walk(fs_current(), &cred, path, 0, 2, &res);
+	return fs_state_walk(fs_current(), &cred, path, 0, 2, res);
+}
+
+static struct socket *find_path(const struct sock_addr *addr, uint32_t type)
+{
+	struct walk_result res;
+	struct socket *s;
+	int err = walk_to(addr, &res);
+
 	if (err)
 		return ERR_PTR(err);
 	s = res.at.inode->mode == S_IFSOCK ? lookup(res.at.inode, NULL, 0, 0)
@@ -344,4 +423,38 @@ struct socket *unix_find(const struct sock_addr *addr, uint32_t type)
 	if (addr->un.path[0])
 		return find_path(addr, type);
 	return lookup(NULL, addr->un.path, addr->len - (uint32_t)UNIX_PATH_OFFSET, type);
+}
+
+int unix_key(const struct sock_addr *addr, uint8_t key[16])
+{
+	struct walk_result res;
+	int err;
+
+	if (!addr->un.path[0]) {
+		names_hash(addr->un.path, addr->len - (uint32_t)UNIX_PATH_OFFSET, key);
+		return 0;
+	}
+	err = walk_to(addr, &res);
+	if (err)
+		return err;
+	err = res.at.inode->mode == S_IFSOCK ? key_of_inode(res.at.inode, key) : -ECONNREFUSED;
+	walk_result_put(&res);
+	return err;
+}
+
+struct socket *unix_find_key(const uint8_t key[16], uint32_t type)
+{
+	struct socket *s = NULL;
+	struct unix_name *n;
+
+	spin_lock(&table_lock);
+	hlist_for_each_entry(n, bucket_of_key(key), by_key) {
+		if (n->owner->type == type && !memcmp(n->key, key, sizeof(n->key))) {
+			s = n->owner;
+			socket_get(s);
+			break;
+		}
+	}
+	spin_unlock(&table_lock);
+	return s;
 }

@@ -13,18 +13,27 @@ struct inode;
 struct name_entry;
 
 struct unix_name {
-	struct hlist_node node;  /* table lock */
-	struct socket *owner;    /* const; not counted: it leaves the table before it dies */
-	struct inode *inode;     /* const: counted; NULL: an abstract name */
-	struct name_entry *told; /* bind(), release(): NULL: not an abstract name */
-	uint32_t len;            /* const: bytes of path[] */
-	char path[];             /* const: as in struct sockaddr_un */
+	struct hlist_node node;   /* table lock */
+	struct socket *owner;     /* const; not counted: it leaves the table before it dies */
+	struct inode *inode;      /* const: counted; NULL: an abstract name */
+	struct name_entry *told;  /* bind(), listen(), release(): NULL: of no interest to others */
+	struct hlist_node by_key; /* table lock: in the table if it is told */
+	uint8_t key[16];          /* const: stands for the name at other processors */
+	uint32_t len;             /* const: bytes of path[] */
+	char path[];              /* const: as in struct sockaddr_un */
+};
+
+/* The name of a peer on another processor. */
+struct unix_far {
+	uint32_t len; /* 0: it has none */
+	char path[LINUX_UNIX_PATH];
 };
 
 struct unix_socket {
 	struct socket s;
 	struct unix_name *name; /* atomic: set once */
 	bool naming;            /* table lock: a call is about to set it */
+	struct unix_far *far;   /* const while it is connected: of kmem_alloc(); NULL: none */
 	/* Datagrams (RANK_PIPE): one call at a time changes the peer, and whose sender this is. */
 	struct mutex peer_lock;
 };
@@ -51,11 +60,30 @@ struct socket *unix_find(const struct sock_addr *addr, uint32_t type);
 int unix_getname(struct socket *s, bool peer, struct sock_addr *addr);
 /* The name of @s, as recvmsg() and accept() tell it. */
 void unix_copy_name(struct socket *s, struct sock_addr *addr);
+/* The same of its peer, which is on another processor. */
+void unix_copy_far(struct socket *s, struct sock_addr *addr);
 /* A connection made by @listener has its name. -ENOMEM */
 int unix_inherit_name(struct socket *s, struct socket *listener) __must_check;
+/* Tell the other processors of the vNode that @s listens. -ENOBUFS, -EINTR: to be killed. */
+int unix_tell_listening(struct socket *s) __must_check;
+/* enum name_kind of a socket of this type. */
+uint8_t unix_name_kind(uint32_t type);
+/*
+ * The key that stands for @addr at other processors. -ECONNREFUSED: it is a path of this
+ * processor's own; and what a path walk answers.
+ */
+int unix_key(const struct sock_addr *addr, uint8_t key[16]) __must_check;
+/* This processor's socket of @type with that name, referenced; NULL. */
+struct socket *unix_find_key(const uint8_t key[16], uint32_t type);
 /* @s leaves the table: no look-up finds it any more. */
 void unix_unhash(struct socket *s);
 void unix_destroy(struct socket *s);
+
+/* --- unix.c -------------------------------------------------------------------------- */
+
+extern const struct socket_ops unix_stream_ops, unix_packet_ops;
+int unix_listen(struct socket *s, int backlog);
+int unix_connect(struct socket *s, const struct sock_addr *addr, bool nonblock);
 
 /* --- unix_dgram.c -------------------------------------------------------------------- */
 
