@@ -14,7 +14,7 @@ ipc-objs := monitors/processor/account/account.o monitors/processor/ipc/futex.o 
 	monitors/processor/socket/unix_name.o monitors/processor/vfs/uio.o \
 	monitors/processor/process/timespec.o \
 	test/host/account_ipc_test.o test/host/filelock_test.o test/host/futex_test.o \
-	test/host/ipc_fake.o test/host/pipe_test.o test/host/socket_fake.o \
+	test/host/ipc_fake.o test/host/pipe_test.o test/host/socket_fake.o test/host/unix_alone.o \
 	test/host/sysv_test.o
 
 $(addprefix $(O)/obj/,monitors/processor/ipc/msg.o monitors/processor/ipc/sem.o \

@@ -31,3 +31,8 @@ void fake_slow_answer(void);
 void fake_slow_wait(void);
 /* For a watcher, or called with NULL: let that thread go on, and wait until it waits. True. */
 bool fake_slow_go(struct watcher *w);
+
+/* inode_getattr() calls it; NULL: there are no attributes. */
+struct file_attr;
+struct inode;
+extern int (*fake_getattr)(struct inode *inode, struct file_attr *attr);

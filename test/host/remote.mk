@@ -4,10 +4,12 @@ prog-y         += remote
 remote-folders := net/rpc
 remote-objs    = monitors/processor/account/account.o \
 	$(addprefix monitors/processor/socket/,cmsg.o cmsg_decode.o inet.o inet_port.o ioctl.o \
-	queue.o remote_buf.o remote_conn.o remote_connect.o remote_net.o remote_ops.o scm.o \
-	socket.o stream.o tcp.o tcp_info.o unix.o unix_dgram.o unix_name.o walk.o) \
+	queue.o remote_buf.o remote_conn.o remote_connect.o remote_net.o remote_ops.o \
+	remote_records.o scm.o \
+	socket.o stream.o tcp.o tcp_info.o unix.o unix_dgram.o unix_name.o unix_remote.o \
+	unix_remote_net.o walk.o) \
 	monitors/processor/vfs/uio.o monitors/proto/pp.o monitors/proto/types.o \
 	test/host/ipc_fake.o test/host/socket_fake.o test/host/rpc_nodes.o \
 	$(memverbs-objs) test/host/remote_fake.o test/host/remote_faults_test.o \
-	test/host/remote_test.o
+	test/host/remote_test.o test/host/remote_unix_test.o
 remote-exclude := net/rpc/spin_test.o net/rpc/wire_test.o

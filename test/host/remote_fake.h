@@ -24,6 +24,8 @@ int connect_to(struct socket *s, bool nonblock);
 struct socket *connected(struct ktest *t);
 ssize_t give(struct socket *s, const void *buf, size_t len, uint32_t flags);
 ssize_t take(struct socket *s, void *buf, size_t len, uint32_t flags);
+/* Of remote_test.c: send a pattern, receive the peer's, and drop @s. */
+void both_ways(struct ktest *t, struct socket *s);
 uint64_t counter_of(const char *name);
 /* No connection, byte or buffer is left; then barrier 9. */
 void nothing_left(struct ktest *t);
