@@ -152,6 +152,32 @@ def test_programs_on_two_processors_talk(several, programs):
     wait_for(lambda: total(counters(several, "p0", "p1"), "socket.remote.connections") == 0)
 
 
+def test_unix_sockets_are_the_vnodes(several, programs):
+    """By an abstract name: bytes, borders of packets, who the peer is."""
+    name, size = "@across", 1000000
+    echo, heard = across(several, programs, "p1", "echo", name)
+    wait_for(lambda: b"ready" in heard.data[1])
+    ask, asked = across(several, programs, "p0", "ask", name, str(size))
+    assert output(ask, asked) == f"peer {echo.started.pid} 0 0\n{size} bytes, 0 wrong, the end\n"
+    assert output(echo, heard) == f"ready\npeer {ask.started.pid} 0 0\n{size} bytes, the end\n"
+    mirror, seen = across(several, programs, "p1", "mirror", name)
+    wait_for(lambda: b"ready" in seen.data[1])
+    assert output(*across(several, programs, "p0", "packets", name)).endswith("11 packets, 0\n")
+    assert output(mirror, seen).endswith("the end\n")
+    # A program that is killed closes its connections, and its names are gone.
+    hold, held = across(several, programs, "p1", "hold", name)
+    wait_for(lambda: b"ready" in held.data[1])
+    wait, told = across(several, programs, "p0", "wait", name)
+    wait_for(lambda: b"ready" in told.data[1])
+    hold.signal(signal.SIGKILL)
+    assert "\nready\nSuccess: 1 0 1\nrecv 0, send -1 " in output(wait, told)
+    wait_for(lambda: total(counters(several, "p0", "p1"), "socket.remote.connections") == 0)
+    wait_for(lambda: several.stats()["s0"]["names.entries"] == 0)
+    program, capture = across(several, programs, "p0", "wait", name)
+    assert program.wait(time.monotonic() + LIMIT_S)
+    assert b"errno 111" in capture.data[2]
+
+
 def test_a_processor_without_a_card_reaches_the_outside(several, programs):
     """By the gateway, p0: p1 fetches from the host, serves it, and exchanges a datagram with it."""
     with serving() as port:

@@ -148,7 +148,7 @@ static void receive_stream(struct ktest *t, struct socket *s)
 	EXPECT_EQ(t, wrong, 0);
 }
 
-static void both_ways(struct ktest *t, struct socket *s)
+void both_ways(struct ktest *t, struct socket *s)
 {
 	struct stream st = { .t = t, .s = s };
 	struct thread *th;

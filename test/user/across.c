@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two ends of TCP connections through 127.0.0.1, to be run on two processors of a vNode:
- *	across echo PORT: echoes one connection to its end, and prints how many bytes that were
- *	across ask PORT BYTES: sends them in pieces of many sizes, and prints whether they came back
- *	across hold PORT: accepts connections, echoes a byte of each, and keeps them
- *	across wait PORT: has a byte echoed, and prints what then ends the connection
+ * Two ends of connections, to be run on two processors of a vNode. WHERE is a port of 127.0.0.1, or
+ * the name of an AF_UNIX socket: a path, or @ and an abstract name.
+ *	across echo WHERE: echoes one connection to its end, and prints how many bytes that were
+ *	across ask WHERE BYTES: sends them in pieces of many sizes, and prints whether they come
+ *		back
+ *	across hold WHERE: accepts connections, echoes a byte of each, and keeps them
+ *	across wait WHERE: has a byte echoed, and prints what then ends the connection
  *	across bind PORT: prints what bind() and listen() say
+ *	across packets WHERE: sends packets, and prints whether what is echoed has their borders
+ *	across mirror WHERE: echoes the packets of one connection
+ * With AF_UNIX both ends print who the other one is. echo and hold remove a path that is there.
  */
 #include "call.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stddef.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 static unsigned char buf[300000];
@@ -24,11 +31,73 @@ static struct sockaddr_in name_of(int port)
 				     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 }
 
-static int listening(int port)
+static int is_port(const char *where)
 {
-	const struct sockaddr_in in = name_of(port);
-	const int fd = socket(AF_INET, SOCK_STREAM, 0);
+	return *where >= '0' && *where <= '9';
+}
 
+static struct sockaddr_un unix_name(const char *where, socklen_t *len)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+
+	snprintf(un.sun_path, sizeof(un.sun_path), "%s", where);
+	*len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(where));
+	if (*where == '@')
+		un.sun_path[0] = '\0';
+	else
+		(*len)++;
+	return un;
+}
+
+/* The system says who is at the other end. */
+static void tell_peer(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	CHECK(!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len));
+	printf("peer %d %d %d\n", (int)cred.pid, (int)cred.uid, (int)cred.gid);
+}
+
+static int unix_listening(const char *where, int type)
+{
+	socklen_t len;
+	const struct sockaddr_un un = unix_name(where, &len);
+	const int fd = socket(AF_UNIX, type, 0);
+
+	CHECK(fd >= 0);
+	unlink(un.sun_path);
+	CHECK(!bind(fd, (const void *)&un, len));
+	CHECK(!listen(fd, 5));
+	printf("ready\n");
+	fflush(stdout);
+	return fd;
+}
+
+static int unix_connected(const char *where, int type)
+{
+	socklen_t len, got;
+	const struct sockaddr_un un = unix_name(where, &len);
+	struct sockaddr_un peer;
+	const int fd = socket(AF_UNIX, type, 0);
+
+	CHECK(fd >= 0);
+	CHECK(!connect(fd, (const void *)&un, len));
+	got = sizeof(peer);
+	CHECK(!getpeername(fd, (void *)&peer, &got));
+	CHECK(got == len && !memcmp(&peer, &un, len));
+	tell_peer(fd);
+	return fd;
+}
+
+static int listening(const char *where)
+{
+	const struct sockaddr_in in = name_of(atoi(where));
+	int fd;
+
+	if (!is_port(where))
+		return unix_listening(where, SOCK_STREAM);
+	fd = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK(fd >= 0);
 	CHECK(!bind(fd, (const void *)&in, sizeof(in)));
 	CHECK(!listen(fd, 5));
@@ -37,13 +106,16 @@ static int listening(int port)
 	return fd;
 }
 
-static int connected(int port)
+static int connected(const char *where)
 {
-	const struct sockaddr_in in = name_of(port);
+	const struct sockaddr_in in = name_of(atoi(where));
 	struct sockaddr_in peer;
 	socklen_t len = sizeof(peer);
-	const int fd = socket(AF_INET, SOCK_STREAM, 0);
+	int fd;
 
+	if (!is_port(where))
+		return unix_connected(where, SOCK_STREAM);
+	fd = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK(fd >= 0);
 	CHECK(!connect(fd, (const void *)&in, sizeof(in)));
 	CHECK(!getpeername(fd, (void *)&peer, &len));
@@ -64,13 +136,15 @@ static void send_all(int fd, const void *data, size_t len)
 	}
 }
 
-static int echo(int port)
+static int echo(const char *where)
 {
-	const int fd = accept(listening(port), NULL, NULL);
+	const int fd = accept(listening(where), NULL, NULL);
 	unsigned long total = 0;
 	ssize_t n;
 
 	CHECK(fd >= 0);
+	if (!is_port(where))
+		tell_peer(fd);
 	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0) {
 		send_all(fd, buf, (size_t)n);
 		total += (unsigned long)n;
@@ -100,14 +174,16 @@ static void send_pattern(int fd, unsigned long bytes)
 	CHECK(!shutdown(fd, SHUT_WR));
 }
 
-static int ask(int port, unsigned long bytes)
+static int ask(const char *where, unsigned long bytes)
 {
-	const int fd = connected(port);
+	const int fd = connected(where);
 	unsigned long at = 0, wrong = 0;
-	const pid_t child = fork();
 	ssize_t n;
 	int status;
+	pid_t child;
 
+	fflush(stdout);
+	child = fork();
 	CHECK(child >= 0);
 	if (!child) {
 		send_pattern(fd, bytes);
@@ -123,9 +199,9 @@ static int ask(int port, unsigned long bytes)
 	return 0;
 }
 
-static int hold(int port)
+static int hold(const char *where)
 {
-	const int l = listening(port);
+	const int l = listening(where);
 
 	for (;;) {
 		const int fd = accept(l, NULL, NULL);
@@ -136,9 +212,9 @@ static int hold(int port)
 	}
 }
 
-static int wait_for_end(int port)
+static int wait_for_end(const char *where)
 {
-	const int fd = connected(port);
+	const int fd = connected(where);
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	int error;
 	socklen_t len = sizeof(error);
@@ -153,6 +229,38 @@ static int wait_for_end(int port)
 	       !!(p.revents & POLLHUP));
 	printf("recv %zd, send %zd %s\n", recv(fd, buf, 1, 0), send(fd, buf, 1, MSG_NOSIGNAL),
 	       strerror(errno));
+	return 0;
+}
+
+static int mirror(const char *where)
+{
+	const int fd = accept(unix_listening(where, SOCK_SEQPACKET), NULL, NULL);
+	ssize_t n;
+
+	CHECK(fd >= 0);
+	tell_peer(fd);
+	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
+		CHECK(send(fd, buf, (size_t)n, 0) == n);
+	printf("%s\n", n ? strerror(errno) : "the end");
+	return 0;
+}
+
+static int packets(const char *where)
+{
+	const int fd = unix_connected(where, SOCK_SEQPACKET);
+	unsigned int good = 0;
+
+	for (size_t len = 1; len < 150000; len = len * 3 + 1) {
+		for (size_t i = 0; i < len; i++)
+			buf[i] = byte_at(i + len);
+		CHECK(send(fd, buf, len, 0) == (ssize_t)len);
+		memset(buf, 0, len);
+		if (recv(fd, buf, sizeof(buf), 0) == (ssize_t)len &&
+		    buf[len - 1] == byte_at(2 * len - 1))
+			good++;
+	}
+	CHECK(!shutdown(fd, SHUT_WR));
+	printf("%u packets, %zd\n", good, recv(fd, buf, sizeof(buf), 0));
 	return 0;
 }
 
@@ -172,17 +280,21 @@ static int try_bind(int port)
 
 int main(int argc, char **argv)
 {
-	const int port = argc > 2 ? atoi(argv[2]) : 0;
+	const char *where = argc > 2 ? argv[2] : "";
 
 	if (argc == 4 && !strcmp(argv[1], "ask"))
-		return ask(port, strtoul(argv[3], NULL, 0));
+		return ask(where, strtoul(argv[3], NULL, 0));
 	if (argc != 3)
 		return 2;
 	if (!strcmp(argv[1], "echo"))
-		return echo(port);
+		return echo(where);
 	if (!strcmp(argv[1], "hold"))
-		return hold(port);
+		return hold(where);
 	if (!strcmp(argv[1], "wait"))
-		return wait_for_end(port);
-	return strcmp(argv[1], "bind") ? 2 : try_bind(port);
+		return wait_for_end(where);
+	if (!strcmp(argv[1], "mirror"))
+		return mirror(where);
+	if (!strcmp(argv[1], "packets"))
+		return packets(where);
+	return strcmp(argv[1], "bind") ? 2 : try_bind(atoi(where));
 }
