@@ -12,8 +12,9 @@
  *		flock have no owner that could wait, as on Linux.
  *		The table of files has as many buckets as files, and its hash has a random key, as
  *		programs choose what they lock.
- * Locking:	lock (RANK_MONITOR) guards everything; no thread holds it while it waits.
- * Limits:	processors do not know each other's locks.
+ *		Files of storage nodes, whose locks hold between processors, are in the table too;
+ *		see filelock_remote.c for them.
+ * Locking:	filelock_mutex guards everything; no thread holds it while it waits.
  */
 #include "filelock.h"
 
@@ -31,34 +32,13 @@
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
 
+#include "filelock_private.h"
+
 #define FIRST_BUCKETS 256u
 #define DEADLOCK_LOOK 64u
 #define NODE_SHARE    32u /* of the node's memory may be locks */
 
-struct lock_key {
-	uint64_t a, b, c;
-};
-
-struct lock_file {
-	struct hlist_node link;
-	struct lock_key key;
-	struct lock_tree tree;
-	struct list_head waiters; /* struct lock_waiter */
-	uint32_t users;           /* calls that use it */
-};
-
-struct lock_waiter {               /* on the waiting thread's stack */
-	struct list_head link;     /* lock_file.waiters */
-	struct list_head all_link; /* waiters, if it can be part of a deadlock */
-	struct list_head todo;     /* a look for deadlocks */
-	const struct lock_req *req;
-	struct lock_file *file;
-	struct waitqueue wq;
-	bool retry; /* atomic */
-	uint64_t mark;
-};
-
-static struct mutex lock = MUTEX_INIT(lock, "filelock", RANK_MONITOR);
+struct mutex filelock_mutex = MUTEX_INIT(filelock_mutex, "filelock", RANK_MONITOR);
 static struct hlist_head first_buckets[FIRST_BUCKETS];
 static struct hlist_head *buckets = first_buckets; /* lock */
 static size_t nr_buckets = FIRST_BUCKETS;          /* lock; a power of two */
@@ -91,11 +71,11 @@ static const struct lock_mem lock_mem;
 
 static struct lock_key key_of(const struct file *f)
 {
-	if (f->inode)
-		return (struct lock_key){ 1, (uint64_t)(uintptr_t)f->inode, 0 };
 	if (f->attr.file.node)
 		return (struct lock_key){ (uint64_t)f->attr.file.node << 32 | 2, f->attr.file.ino,
 					  (uint64_t)f->attr.file.gen };
+	if (f->inode)
+		return (struct lock_key){ 1, (uint64_t)(uintptr_t)f->inode, 0 };
 	return (struct lock_key){ 3, (uint64_t)(uintptr_t)f->ops, (uint64_t)(uintptr_t)f->private };
 }
 
@@ -114,7 +94,7 @@ static void rehash(size_t nr)
 	struct hlist_head *old = buckets;
 	const size_t nr_old = nr_buckets;
 
-	assert_mutex_held(&lock);
+	assert_mutex_held(&filelock_mutex);
 	if (!fresh)
 		return;
 	buckets = fresh;
@@ -136,7 +116,7 @@ size_t filelock_longest_chain(void)
 {
 	size_t longest = 0;
 
-	mutex_lock(&lock);
+	mutex_lock(&filelock_mutex);
 	for (size_t i = 0; i < nr_buckets; i++) {
 		struct lock_file *lf;
 		size_t nr = 0;
@@ -145,7 +125,7 @@ size_t filelock_longest_chain(void)
 			nr++;
 		longest = MAX(longest, nr);
 	}
-	mutex_unlock(&lock);
+	mutex_unlock(&filelock_mutex);
 	return longest;
 }
 
@@ -160,7 +140,8 @@ static struct lock_file *find_file(const struct lock_key *key)
 	return NULL;
 }
 
-static struct lock_file *get_file(const struct lock_key *key)
+/* Of @f, whose key this is. NULL: no memory. */
+static struct lock_file *get_file(const struct file *f, const struct lock_key *key)
 {
 	struct lock_file *lf = find_file(key);
 
@@ -171,6 +152,10 @@ static struct lock_file *get_file(const struct lock_key *key)
 		lf->key = *key;
 		lock_tree_init(&lf->tree, &lock_mem);
 		list_init(&lf->waiters);
+		lf->id = f->attr.file;
+		waitqueue_init(&lf->idle);
+		list_init(&lf->doubts);
+		list_init(&lf->doubtful_link);
 		if (!hash_key.k0)
 			random_bytes(&hash_key, sizeof(hash_key)); /* the table is empty */
 		if (++nr_files > nr_buckets)
@@ -181,12 +166,13 @@ static struct lock_file *get_file(const struct lock_key *key)
 	return lf;
 }
 
-static void put_file(struct lock_file *lf)
+void filelock_put_file(struct lock_file *lf)
 {
-	assert_mutex_held(&lock);
+	assert_mutex_held(&filelock_mutex);
 	ASSERT(lf->users > 0);
 	if (--lf->users || !lock_tree_empty(&lf->tree))
 		return;
+	ASSERT(list_empty(&lf->doubts));
 	hlist_del(&lf->link);
 	kmem_free(lf);
 	if (--nr_files == 0 && nr_buckets != FIRST_BUCKETS)
@@ -199,7 +185,7 @@ static void wake_waiters(struct lock_file *lf)
 {
 	struct lock_waiter *w;
 
-	assert_mutex_held(&lock);
+	assert_mutex_held(&filelock_mutex);
 	list_for_each_entry(w, &lf->waiters, link) {
 		if (w->retry || lock_tree_conflicts(&lf->tree, w->req))
 			continue;
@@ -231,7 +217,7 @@ static bool look_behind(const struct lock_file *lf, const struct lock_req *req, 
 	return false;
 }
 
-static bool would_deadlock(const struct lock_file *lf, const struct lock_req *req)
+bool filelock_would_deadlock(const struct lock_file *lf, const struct lock_req *req)
 {
 	unsigned int left = DEADLOCK_LOOK;
 	bool found;
@@ -263,7 +249,7 @@ static struct file_lock *lock_create(const struct lock_req *req)
 		frames_total_count() * PAGE_SIZE / NODE_SHARE / sizeof(struct file_lock);
 	struct file_lock *l = kmem_alloc(kmem_current(), sizeof(*l));
 
-	assert_mutex_held(&lock);
+	assert_mutex_held(&filelock_mutex);
 	if (l && !kmem_take(kmem_account_of(l), KMEM_FILE_LOCKS, 1, max)) {
 		kmem_free(l);
 		return NULL;
@@ -279,13 +265,19 @@ static void lock_free(struct file_lock *l)
 
 static struct lock_owner *owner_create(const struct lock_req *req)
 {
-	return kmem_alloc(kmem_current(), sizeof(struct lock_owner));
+	struct owner_record *rec = kmem_alloc(kmem_current(), sizeof(*rec));
+
+	(void)req;
+	return rec ? &rec->o : NULL;
 }
 
 static void owner_free(struct lock_owner *o, const void *who)
 {
+	struct owner_record *rec = container_of(o, struct owner_record, o);
+
 	(void)who;
-	kmem_free(o);
+	if (!rec->keep)
+		kmem_free(rec);
 }
 
 static const struct lock_mem lock_mem = {
@@ -295,8 +287,8 @@ static const struct lock_mem lock_mem = {
 	.owner_free = owner_free,
 };
 
-/* Nothing is in the way. -ENOLCK: all is as it was. */
-static int apply(struct lock_file *lf, const struct lock_req *req)
+/* Nothing is in the way. */
+int filelock_apply(struct lock_file *lf, const struct lock_req *req)
 {
 	const uint64_t before = lf->tree.nr_posix;
 	const int err = lock_set(&lf->tree, req);
@@ -307,8 +299,7 @@ static int apply(struct lock_file *lf, const struct lock_req *req)
 	return err;
 }
 
-/* All that @who has with @kind. True: there was something. */
-static bool drop_owner(struct lock_file *lf, enum lock_kind kind, const void *who)
+bool filelock_drop_owner(struct lock_file *lf, enum lock_kind kind, const void *who)
 {
 	const uint64_t before = lf->tree.nr_posix;
 	const bool dropped = lock_drop(&lf->tree, kind, who);
@@ -317,8 +308,7 @@ static bool drop_owner(struct lock_file *lf, enum lock_kind kind, const void *wh
 	return dropped;
 }
 
-/* True: it has what it asks for. */
-static bool give_up(struct lock_file *lf, const struct lock_req *req)
+bool filelock_give_up(struct lock_file *lf, const struct lock_req *req)
 {
 	switch (lock_give_up(&lf->tree, req)) {
 	case LOCK_CONVERT_SAME:
@@ -332,92 +322,152 @@ static bool give_up(struct lock_file *lf, const struct lock_req *req)
 	return false;
 }
 
-/* With the lock held, which is dropped meanwhile. 0: try again. */
-static int wait_for(struct lock_file *lf, const struct lock_req *req) __must_hold(&lock)
+void filelock_waiter_init(struct lock_waiter *w, struct lock_file *lf, const struct lock_req *req)
 {
-	struct lock_waiter w = { .req = req, .file = lf };
+	*w = (struct lock_waiter){ .req = req, .file = lf };
+	waitqueue_init(&w->wq);
+	list_init(&w->link);
+	list_init(&w->all_link);
+	list_init(&w->todo);
+}
+
+int filelock_sleep(struct lock_waiter *w)
+{
 	int err;
 
-	assert_mutex_held(&lock);
-	waitqueue_init(&w.wq);
-	list_init(&w.all_link);
-	list_init(&w.todo);
-	list_add_tail(&w.link, &lf->waiters);
-	if (req->kind == LOCK_POSIX)
-		list_add_tail(&w.all_link, &waiters);
+	assert_mutex_held(&filelock_mutex);
+	if (w->req->kind == LOCK_POSIX)
+		list_add_tail(&w->all_link, &waiters);
 	__atomic_add_fetch(&nr_waiting, 1, __ATOMIC_RELAXED);
-	mutex_unlock(&lock);
-	err = wait_event_interruptible(&w.wq, __atomic_load_n(&w.retry, __ATOMIC_ACQUIRE));
-	mutex_lock(&lock);
-	list_del(&w.link);
-	list_del(&w.all_link);
+	mutex_unlock(&filelock_mutex);
+	err = wait_event_interruptible(&w->wq, __atomic_load_n(&w->retry, __ATOMIC_ACQUIRE));
+	mutex_lock(&filelock_mutex);
+	list_del(&w->all_link);
+	list_init(&w->all_link);
 	__atomic_sub_fetch(&nr_waiting, 1, __ATOMIC_RELAXED);
 	return err;
+}
+
+/* 0: try again. */
+static int wait_for(struct lock_file *lf, const struct lock_req *req) __must_hold(&filelock_mutex)
+{
+	struct lock_waiter w;
+	int err;
+
+	filelock_waiter_init(&w, lf, req);
+	list_add_tail(&w.link, &lf->waiters);
+	err = filelock_sleep(&w);
+	list_del(&w.link);
+	return err;
+}
+
+/* Of a file of this processor. */
+static int set_here(struct lock_file *lf, const struct lock_req *req, bool wait)
+	__must_hold(&filelock_mutex)
+{
+	int err = 0;
+
+	if (req->kind == LOCK_FLOCK && filelock_give_up(lf, req))
+		return 0;
+	while (!err && req->type != LOCK_NONE && lock_tree_conflicts(&lf->tree, req)) {
+		if (!wait)
+			err = -EAGAIN;
+		else if (req->kind == LOCK_POSIX && filelock_would_deadlock(lf, req))
+			err = -EDEADLK;
+		else
+			err = wait_for(lf, req);
+	}
+	return err ? err : filelock_apply(lf, req);
 }
 
 int filelock_set(struct file *f, const struct lock_req *req, bool wait)
 {
 	const struct lock_key key = key_of(f);
 	struct lock_file *lf;
-	int err = 0;
+	int err = -ENOLCK;
 
-	mutex_lock(&lock);
-	lf = get_file(&key);
-	if (!lf) {
-		mutex_unlock(&lock);
-		return -ENOLCK;
+	mutex_lock(&filelock_mutex);
+	lf = get_file(f, &key);
+	if (lf) {
+		if (req->kind != LOCK_POSIX)
+			f->has_locks = true;
+		err = lf->id.node ? filelock_remote_set(lf, req, wait) : set_here(lf, req, wait);
+		filelock_put_file(lf);
 	}
-	if (req->kind != LOCK_POSIX)
-		f->has_locks = true;
-	if (req->kind == LOCK_FLOCK && give_up(lf, req))
-		goto out;
-	while (!err && req->type != LOCK_NONE && lock_tree_conflicts(&lf->tree, req)) {
-		if (!wait)
-			err = -EAGAIN;
-		else if (req->kind == LOCK_POSIX && would_deadlock(lf, req))
-			err = -EDEADLK;
-		else
-			err = wait_for(lf, req);
-	}
-	if (!err)
-		err = apply(lf, req);
-out:
-	put_file(lf);
-	mutex_unlock(&lock);
+	mutex_unlock(&filelock_mutex);
 	return err;
 }
 
-bool filelock_test(const struct file *f, const struct lock_req *req, struct lock_req *found)
+int filelock_test(const struct file *f, const struct lock_req *req, struct lock_req *found)
 {
 	const struct lock_key key = key_of(f);
 	const struct file_lock *l = NULL;
-	const struct lock_file *lf;
+	struct lock_file *lf;
+	int ret = 0;
 
-	mutex_lock(&lock);
-	lf = find_file(&key);
-	if (lf)
-		l = lock_tree_first(&lf->tree, req);
-	if (l)
-		*found = lock_as_req(l);
-	mutex_unlock(&lock);
-	return l;
+	mutex_lock(&filelock_mutex);
+	if (f->attr.file.node) {
+		lf = get_file(f, &key);
+		ret = lf ? filelock_remote_test(lf, req, found) : -ENOLCK;
+		if (lf)
+			filelock_put_file(lf);
+	} else {
+		lf = find_file(&key);
+		if (lf)
+			l = lock_tree_first(&lf->tree, req);
+		if (l)
+			*found = lock_as_req(l);
+		ret = l != NULL;
+	}
+	mutex_unlock(&filelock_mutex);
+	return ret;
+}
+
+static void drop_here(struct lock_file *lf, const void *owner) __must_hold(&filelock_mutex)
+{
+	bool dropped = false;
+
+	for (enum lock_kind kind = LOCK_POSIX; kind <= LOCK_FLOCK; kind++)
+		dropped |= filelock_drop_owner(lf, kind, owner);
+	if (dropped)
+		wake_waiters(lf);
 }
 
 void filelock_drop(const struct file *f, const void *owner)
 {
 	const struct lock_key key = key_of(f);
 	struct lock_file *lf;
-	bool dropped = false;
 
-	mutex_lock(&lock);
+	mutex_lock(&filelock_mutex);
 	lf = find_file(&key);
 	if (lf) {
 		lf->users++;
-		for (enum lock_kind kind = LOCK_POSIX; kind <= LOCK_FLOCK; kind++)
-			dropped |= drop_owner(lf, kind, owner);
-		if (dropped)
-			wake_waiters(lf);
-		put_file(lf);
+		if (lf->id.node)
+			filelock_remote_drop(lf, owner);
+		else
+			drop_here(lf, owner);
+		filelock_put_file(lf);
 	}
-	mutex_unlock(&lock);
+	mutex_unlock(&filelock_mutex);
+}
+
+struct lock_file *filelock_next_of(uint32_t node, uint32_t incarn, struct lock_walk *at)
+{
+	assert_mutex_held(&filelock_mutex);
+	/* The table may have been made anew since. */
+	if (at->nr_buckets != nr_buckets)
+		*at = (struct lock_walk){ .nr_buckets = nr_buckets };
+	for (; at->bucket < nr_buckets; at->bucket++) {
+		struct lock_file *lf;
+
+		hlist_for_each_entry(lf, &buckets[at->bucket], link) {
+			if (lf->id.node != node || lf->declared == incarn ||
+			    lock_tree_empty(&lf->tree))
+				continue;
+			lf->declared = incarn;
+			lf->users++;
+			return lf;
+		}
+	}
+	return NULL;
 }

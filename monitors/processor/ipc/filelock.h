@@ -13,13 +13,23 @@ struct syscall_args;
 
 /*
  * Lock, change or unlock (LOCK_NONE) for req->owner. Another's lock in the way: -EAGAIN, or with
- * @wait it sleeps: -EINTR, -EDEADLK. -ENOLCK: the node has too many.
+ * @wait it sleeps: -EINTR, -EDEADLK. -ENOLCK: the node, or the file's storage node, has too many;
+ * -EIO: that one cannot be asked.
  */
 int filelock_set(struct file *f, const struct lock_req *req, bool wait) __must_check;
-/* Find a lock that conflicts with @req; false: there is none. */
-bool filelock_test(const struct file *f, const struct lock_req *req, struct lock_req *found);
+/*
+ * Find a lock that conflicts with @req. 1: *@found, but its owner if that is of another processor;
+ * 0: there is none; -EINTR, -EIO, -ENOLCK.
+ */
+int filelock_test(const struct file *f, const struct lock_req *req, struct lock_req *found)
+	__must_check;
 /* Everything that @owner has locked in @f's file. */
 void filelock_drop(const struct file *f, const void *owner);
+/*
+ * Tell storage node @node, which was started again as @incarn, what programs have locked there.
+ * -ESTALE: it has been started again since; -ENOMEM, -EIO.
+ */
+int filelock_declare(uint32_t node, uint32_t incarn) __must_check;
 /* Are there POSIX locks at all? A hint for those who close. */
 bool filelock_any_posix(void);
 /* Locks of the node. */

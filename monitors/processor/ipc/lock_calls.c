@@ -80,7 +80,7 @@ static long get_lock(struct file *f, bool ofd, uint64_t ulock)
 {
 	struct lock_req req, found;
 	struct linux_flock u;
-	int err;
+	int err, ret;
 
 	if (copy_from_user(&u, (const void __user *)ulock, sizeof(u)))
 		return -EFAULT;
@@ -89,7 +89,10 @@ static long get_lock(struct file *f, bool ofd, uint64_t ulock)
 	err = decode(f, &u, ofd, &req);
 	if (err)
 		return err;
-	if (req.type != LOCK_NONE && filelock_test(f, &req, &found)) {
+	ret = req.type != LOCK_NONE ? filelock_test(f, &req, &found) : 0;
+	if (ret < 0)
+		return ret == -EINTR ? -ERESTARTSYS : ret;
+	if (ret) {
 		u.type = (int16_t)found.type;
 		u.whence = 0;
 		u.start = found.start;

@@ -32,6 +32,7 @@
 #include <processor/client/change.h>
 #include <processor/client/storage.h>
 #include <processor/excache/object.h>
+#include <processor/ipc/filelock.h>
 #include <processor/process/process.h>
 
 COUNTER(files_left, "vfs.files_left", "files without a name that stay at their node while mapped");
@@ -358,6 +359,9 @@ static int declare_to(uint32_t node, uint32_t incarn)
 
 	/* Then this processor knows what each answer that was lost has told. */
 	storage_drain(node);
+	err = filelock_declare(node, incarn);
+	if (err)
+		return err;
 	for (;;) {
 		files = kcalloc(max, sizeof(*files));
 		if (!files)
