@@ -3,6 +3,7 @@
 where files are, what crosses from one to the other, and what is lost with a node.
 """
 
+import signal
 import subprocess
 import time
 
@@ -11,6 +12,7 @@ from boot import Running, image, packages, wait_for
 from test_disk import check_clean
 
 BUSYBOX = packages.require("busybox")[0]
+FLOCK = "/usr/bin/flock"  # of util-linux: busybox may come without it
 LIMIT_S = 300.0
 
 WALK = r"""
@@ -82,6 +84,7 @@ def make_image(path, tree: dict[str, str | None], links: dict[str, str], program
         packed = image.Tree()
         packed.add_program(BUSYBOX)
         packed.add_program("/bin/sh")
+        packed.add_program(FLOCK)
         packed.stage(str(stage))
     for name, text in tree.items():
         if text is None:
@@ -120,6 +123,7 @@ def test_a_cluster_with_mounts(images):
     try:
         walked(running)
         shared_by_processors(running)
+        locked_by_processors(running)
         a_node_is_lost(running)
     finally:
         running.close()
@@ -146,8 +150,36 @@ def shared_by_processors(running: Running) -> None:
     assert on(running, "p0", f"{BUSYBOX} ls /tmp /data/made").status != 0
 
 
+def flock(running: Running, node: str, file: str, then: str):
+    """A process that locks a file, says so, and does something then."""
+    return running.start(["/bin/sh", "-c", f"exec 9>>{file}; {FLOCK} 9; echo has; {then}"],
+                         node=node, cwd="/")  # fmt: skip
+
+
+def said(capture) -> bytes:
+    return bytes(capture.data[1])
+
+
+def locked_by_processors(running: Running) -> None:
+    """A lock of one processor keeps the other out, and goes with the process that has it."""
+    busy = f"{FLOCK} -n /root {BUSYBOX} echo got || echo busy"
+    holder, held = flock(running, "p0", "/root", f"exec {BUSYBOX} cat")
+    wait_for(lambda: said(held), LIMIT_S)
+    assert on(running, "p1", busy).checked() == b"busy\n"
+    waiter, waited = flock(running, "p1", "/root", "true")
+    wait_for(lambda: running.stats()["s0"]["storage.lock_waits"] == 1, LIMIT_S)
+    assert not waiter.over and not said(waited)
+    holder.signal(signal.SIGKILL)
+    assert waiter.wait(time.monotonic() + LIMIT_S) and waiter.exit.status == 0
+    assert said(waited) == b"has\n"
+    assert on(running, "p0", busy).checked() == b"got\n"
+    assert running.stats()["s0"]["storage.locks"] == 0
+
+
 def a_node_is_lost(running: Running) -> None:
-    """Its files wait for it, and others go on."""
+    """Its files wait for it, and others go on; what is locked there stays so."""
+    holder, held = flock(running, "p0", "/data/new", f"exec {BUSYBOX} cat")
+    wait_for(lambda: said(held), LIMIT_S)
     running.cluster.kill_node("s1")
     wait_for(lambda: running.cluster.state("s1") != "up", 10)
     waits, capture = running.start(["/bin/sh", "-c", f"{BUSYBOX} cat /data/d/file"], node="p0",
@@ -158,6 +190,11 @@ def a_node_is_lost(running: Running) -> None:
     running.cluster.restart("s1")
     assert waits.wait(time.monotonic() + LIMIT_S) and waits.exit.status == 0
     assert bytes(capture.data[1]) == b"in data\n"
+    busy = f"{FLOCK} -n /data/new {BUSYBOX} echo got || echo busy"
+    assert on(running, "p1", busy).checked() == b"busy\n"
+    holder.signal(signal.SIGKILL)
+    assert holder.wait(time.monotonic() + LIMIT_S)
+    assert on(running, "p1", busy).checked() == b"got\n"
 
 
 @pytest.mark.parametrize("name, text", [

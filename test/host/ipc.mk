@@ -2,7 +2,9 @@
 # Futexes, pipes and file locks: threads against models. With sockets: what programs are charged.
 prog-y   += ipc
 ipc-objs := monitors/processor/account/account.o monitors/processor/ipc/futex.o \
-	fs/lock/lock_set.o fs/lock/lock_tree.o monitors/processor/ipc/filelock.o \
+	fs/lock/lock_set.o fs/lock/lock_tree.o monitors/processor/client/file_locks.o \
+	monitors/processor/ipc/filelock.o monitors/processor/ipc/filelock_remote.o \
+	monitors/proto/ps_lock.o monitors/proto/types.o monitors/storage/locks.o \
 	monitors/processor/ipc/msg.o monitors/processor/ipc/sem.o \
 	monitors/processor/ipc/sem_undo.o monitors/processor/ipc/sysv.o \
 	monitors/processor/ipc/pipe.o monitors/processor/ipc/pipe_limit.o \
@@ -13,9 +15,10 @@ ipc-objs := monitors/processor/account/account.o monitors/processor/ipc/futex.o 
 	monitors/processor/socket/unix.o monitors/processor/socket/unix_dgram.o \
 	monitors/processor/socket/unix_name.o monitors/processor/vfs/uio.o \
 	monitors/processor/process/timespec.o \
-	test/host/account_ipc_test.o test/host/filelock_test.o test/host/futex_test.o \
-	test/host/ipc_fake.o test/host/pipe_test.o test/host/socket_fake.o test/host/unix_alone.o \
-	test/host/sysv_test.o
+	test/host/account_ipc_test.o test/host/filelock_remote_test.o \
+	test/host/filelock_test.o test/host/futex_test.o test/host/ipc_fake.o \
+	test/host/pipe_test.o test/host/socket_fake.o test/host/sysv_test.o \
+	test/host/unix_alone.o
 
 $(addprefix $(O)/obj/,monitors/processor/ipc/msg.o monitors/processor/ipc/sem.o \
 	test/host/sysv_test.o): | $(syscall_handlers)
