@@ -7,6 +7,7 @@
 #include <abi/fcntl.h>
 #include <abi/futex.h>
 #include <abi/in.h>
+#include <abi/inotify.h>
 #include <abi/ioctl.h>
 #include <abi/ipc.h>
 #include <abi/mman.h>

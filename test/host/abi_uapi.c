@@ -15,6 +15,7 @@
 #include <linux/fcntl.h>
 #include <linux/fs.h>
 #include <linux/futex.h>
+#include <linux/inotify.h>
 #include <linux/ipc.h>
 #include <linux/limits.h>
 #include <linux/magic.h>
@@ -103,6 +104,7 @@ const struct abi_number abi_uapi[] = {
 
 #include <abi/fcntl.h>
 #include <abi/futex.h>
+#include <abi/inotify.h>
 #include <abi/ioctl.h>
 #include <abi/ipc.h>
 #include <abi/netlink.h>
@@ -128,6 +130,10 @@ SAME_MEMBER(flock, whence, struct flock, l_whence);
 SAME_MEMBER(flock, start, struct flock, l_start);
 SAME_MEMBER(flock, len, struct flock, l_len);
 SAME_MEMBER(flock, pid, struct flock, l_pid);
+
+SAME_SIZE(inotify_event, struct inotify_event);
+SAME_MEMBER(inotify_event, mask, struct inotify_event, mask);
+SAME_MEMBER(inotify_event, len, struct inotify_event, len);
 
 SAME_SIZE(iovec, struct iovec);
 SAME_MEMBER(iovec, len, struct iovec, iov_len);

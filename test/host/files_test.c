@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include <abi/xattr.h>
 #include <cluster/patience.h>
 #include <kernel/wait.h>
 #include <kernel/work.h>
@@ -18,6 +19,7 @@
 #include <processor/client/file_node.h>
 #include <processor/client/storage.h>
 #include <processor/excache/object.h>
+#include <processor/ipc/filelock.h>
 #include <processor/process/process.h>
 #include <shim/shim.h>
 
@@ -45,6 +47,11 @@ static struct {
 } net;
 
 /* --- contents, which no memory node is here for ------------------------------------------ */
+
+int filelock_declare(uint32_t node, uint32_t incarn)
+{
+	return 0;
+}
 
 int live_open(struct file *f)
 {
@@ -105,6 +112,10 @@ static ssize_t serve(struct storage *server, uint16_t opcode, const void *body, 
 		return server_readlink(server, body, len, reply, max);
 	case PS_STATFS:
 		return server_statfs(server, body, len, reply, max);
+	case PS_GETXATTR:
+		return storage_getxattr(server, body, len, reply, max);
+	case PS_LISTXATTR:
+		return storage_listxattr(server, body, len, reply, max);
 	case PS_CLOSE:
 		net.nr_closed++;
 		return server_close(server, opcode, &processor, body, len, reply, max);
@@ -580,6 +591,37 @@ static void attributes_change(struct ktest *t)
 	drain();
 }
 
+/* A value, the names that a program may see, and what each call has room for. */
+static void extended_attributes_are_kept(struct ktest *t)
+{
+	char buf[64];
+	struct inode *file;
+
+	setup(t);
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, &file), 0);
+	EXPECT_EQ(t, file->ops->listxattr(file, NULL, 0, true), 0);
+	EXPECT_EQ(t, file->ops->getxattr(file, "user.a", buf, 64), -ENODATA);
+	EXPECT_EQ(t, file->ops->setxattr(file, "user.a", "value", 5, XATTR_REPLACE), -ENODATA);
+	EXPECT_EQ(t, file->ops->setxattr(file, "user.a", "value", 5, XATTR_CREATE), 0);
+	EXPECT_EQ(t, file->ops->setxattr(file, "user.a", "other", 5, XATTR_CREATE), -EEXIST);
+	EXPECT_EQ(t, file->ops->getxattr(file, "user.a", NULL, 0), 5);
+	EXPECT_EQ(t, file->ops->getxattr(file, "user.a", buf, 4), -ERANGE);
+	ASSERT_EQ(t, file->ops->getxattr(file, "user.a", buf, 64), 5);
+	EXPECT_EQ(t, memcmp(buf, "value", 5), 0);
+	ASSERT_EQ(t, file->ops->listxattr(file, buf, 64, false), 7);
+	EXPECT_STREQ(t, buf, "user.a");
+	EXPECT_EQ(t, file->ops->listxattr(file, buf, 6, false), -ERANGE);
+	EXPECT_EQ(t, file->ops->setxattr(file, "user.c", buf, STORAGE_XATTR_MAX + 1, 0), -ENOSPC);
+	EXPECT_EQ(t, file->ops->setxattr(file, "user.a", NULL, 0, XATTR_REPLACE), 0);
+	EXPECT_EQ(t, file->ops->getxattr(file, "user.a", buf, 64), -ENODATA);
+	EXPECT_EQ(t, file->ops->setxattr(file, "trusted.b", "", 0, 0), 0);
+	EXPECT_EQ(t, file->ops->listxattr(file, NULL, 0, true), 10);
+	EXPECT_EQ(t, file->ops->listxattr(file, NULL, 0, false), 0);
+	EXPECT_EQ(t, remove_path("/f"), 0);
+	inode_put(file);
+	drain();
+}
+
 /* Where a walk of @path ends; "" if it does not. */
 static const char *where(const char *path, uint32_t flags)
 {
@@ -720,6 +762,7 @@ static const struct ktest_case files_cases[] = {
 	KTEST(a_lost_answer_does_nothing_twice),
 	KTEST(a_file_without_a_name_may_get_one),
 	KTEST(attributes_change),
+	KTEST(extended_attributes_are_kept),
 	KTEST(an_open_file_outlives_its_name),
 	KTEST(mounts_are_told),
 	KTEST(a_rename_stays_in_its_file_system),

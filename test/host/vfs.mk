@@ -3,20 +3,21 @@
 prog-y      += vfs
 vfs-objs    := monitors/processor/account/account.o monitors/processor/client/change.o \
 	$(addprefix monitors/processor/vfs/,fs_state.o mount.o storagefs.o) \
-	$(addprefix monitors/processor/vfs/,storagefs_change.o walk.o) \
-	$(addprefix monitors/proto/,ps.o ps_change.o ps_lock.o types.o) test/host/vfs_test.o
+	$(addprefix monitors/processor/vfs/,storagefs_change.o storagefs_xattr.o walk.o) \
+	$(addprefix monitors/proto/,ps.o ps_change.o ps_lock.o types.o) test/host/vfs_alone.o \
+	test/host/vfs_test.o
 vfs-folders := fs/access
 vfs-exclude := fs/%_test.o
 
 # Changes from the processor's inodes to a file system in memory, and back.
 prog-y        += files
 files-objs    := $(addprefix monitors/processor/vfs/,fs_state.o mount.o storagefs.o \
-		storagefs_change.o walk.o) \
+		storagefs_change.o storagefs_xattr.o walk.o) \
 	$(addprefix monitors/processor/client/,change.o storage.o) \
 	$(addprefix monitors/storage/,change.o claim.o grace.o held.o locks.o memfs_test.o \
 		permit.o record.o share.o storage.o) \
 	$(addprefix monitors/proto/,ms.o ps.o ps_change.o ps_lock.o types.o) \
 	$(addprefix drivers/block/,blkbatch.o blkdev.o) monitors/processor/account/account.o \
-	test/host/files_server.o test/host/files_test.o
+	test/host/files_server.o test/host/files_test.o test/host/vfs_alone.o
 files-folders := fs/access fs/bcache fs/ext4 fs/lock fs/pathindex
 files-exclude := fs/%_test.o

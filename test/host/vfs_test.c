@@ -12,6 +12,7 @@
 #include <processor/client/storage.h>
 #include <processor/client/storage_private.h>
 #include <processor/excache/object.h>
+#include <processor/ipc/filelock.h>
 #include <processor/process/process.h>
 #include <proto/ps.h>
 #include <shim/shim.h>
@@ -176,9 +177,22 @@ int storage_dirent_next(const void *buf, size_t len, size_t *off, struct storage
 	return err;
 }
 
+/* The last name has no end. */
+ssize_t storage_xattr_get(const struct fs_cred *cred, const struct file_id *file, const char *name,
+			  void *buf, size_t size)
+{
+	memcpy(buf, "user.a\0user.b", 13);
+	return 13;
+}
+
 /* --- what is not linked -------------------------------------------------------------- */
 
 const struct file_ops regular_ops = { .name = "regular" };
+
+int filelock_declare(uint32_t at, uint32_t incarn)
+{
+	return 0;
+}
 
 int live_open(struct file *f)
 {
@@ -373,6 +387,18 @@ static void a_covered_name_that_fails_is_left_out(struct ktest *t)
 	walk_result_put(&res);
 }
 
+static void names_of_attributes_have_an_end(struct ktest *t)
+{
+	struct walk_result res;
+	char buf[64];
+
+	setup(t);
+	node.attr_mode = S_IFREG;
+	ASSERT_EQ(t, walk("/tmp/good", 0, &res), 0);
+	EXPECT_EQ(t, res.at.inode->ops->listxattr(res.at.inode, buf, sizeof(buf), true), -EPROTO);
+	walk_result_put(&res);
+}
+
 static void the_directory_of_a_missing_name_is_a_directory(struct ktest *t)
 {
 	static const struct answer file[] = { { .err = -ENOENT },
@@ -489,6 +515,7 @@ static void a_path_may_cross_often(struct ktest *t)
 
 static const struct ktest_case vfs_cases[] = {
 	KTEST(a_covered_name_that_fails_is_left_out),
+	KTEST(names_of_attributes_have_an_end),
 	KTEST(the_directory_of_a_missing_name_is_a_directory),
 	KTEST(a_file_keeps_its_type),
 	KTEST(only_mount_points_that_were_offered_are_crossed),

@@ -301,8 +301,8 @@ int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
 			   ps_setattr_req_encode(&req, n->body, BODY_MAX), attr);
 }
 
-int storage_setxattr(const struct fs_cred *cred, const struct file_id *file, const char *name,
-		     const void *value, size_t size, int flags)
+int storage_xattr_set(const struct fs_cred *cred, const struct file_id *file, const char *name,
+		      const void *value, size_t size, int flags)
 {
 	const size_t name_len = strlen(name);
 	const size_t room = sizeof(struct ps_setxattr_req_wire) +

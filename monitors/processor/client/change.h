@@ -83,8 +83,8 @@ int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
  * Set an attribute by its whole name; @value NULL removes it. @flags: XATTR_*. -ENODATA, -EEXIST,
  * -ENOSPC, -EPERM, -EACCES.
  */
-int storage_setxattr(const struct fs_cred *cred, const struct file_id *file, const char *name,
-		     const void *value, size_t size, int flags) __must_check;
+int storage_xattr_set(const struct fs_cred *cred, const struct file_id *file, const char *name,
+		      const void *value, size_t size, int flags) __must_check;
 
 #define STORAGE_CLOSE_MAX 64u
 /* This processor uses @nr unlinked files of one node (at most STORAGE_CLOSE_MAX) no more. */

@@ -219,8 +219,8 @@ ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, uint64_t be
 	return storage_call(dir->node, PS_GETDENTS, &w, sizeof(w), buf, size);
 }
 
-ssize_t storage_getxattr(const struct fs_cred *cred, const struct file_id *file, const char *name,
-			 void *buf, size_t size)
+ssize_t storage_xattr_get(const struct fs_cred *cred, const struct file_id *file, const char *name,
+			  void *buf, size_t size)
 {
 	struct ps_getxattr_req req = { .file = file_to_proto(file), .name = name };
 	uint8_t body[sizeof(struct ps_getxattr_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) +

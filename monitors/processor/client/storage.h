@@ -83,8 +83,8 @@ struct storage_dirent {
  * The value of an attribute by its whole name (-ENODATA, -EACCES), or, @name NULL, all names, each
  * with its NUL: so many bytes of @buf.
  */
-ssize_t storage_getxattr(const struct fs_cred *cred, const struct file_id *file, const char *name,
-			 void *buf, size_t size) __must_check;
+ssize_t storage_xattr_get(const struct fs_cred *cred, const struct file_id *file, const char *name,
+			  void *buf, size_t size) __must_check;
 #define STORAGE_XATTR_MAX 8192u /* bytes of a value, or of all names: no answer is longer */
 /*
  * Bytes of @buf that hold entries behind @cookie; 0 at the end. @behind: name_tie() of the last

@@ -23,7 +23,8 @@ static char *ask(struct inode *inode, const char *name, size_t *len)
 	if (!buf)
 		return ERR_PTR(-ENOMEM);
 	process_cred(&cred);
-	ret = storage_getxattr(&cred, &storage_inode_of(inode)->file, name, buf, STORAGE_XATTR_MAX);
+	ret = storage_xattr_get(&cred, &storage_inode_of(inode)->file, name, buf,
+				STORAGE_XATTR_MAX);
 	if (ret >= 0) {
 		*len = (size_t)ret;
 		return buf;
@@ -91,5 +92,5 @@ int storagefs_setxattr(struct inode *inode, const char *name, const void *value,
 	struct fs_cred cred;
 
 	process_cred(&cred);
-	return storage_setxattr(&cred, &storage_inode_of(inode)->file, name, value, size, flags);
+	return storage_xattr_set(&cred, &storage_inode_of(inode)->file, name, value, size, flags);
 }
