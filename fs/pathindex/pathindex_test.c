@@ -331,6 +331,10 @@ static void ends_where_somebody_else_goes_on(struct ktest *t)
 		{ "/up/passwd", 0, 0, "/etc", "//passwd" },
 		{ "/usr/lib/libc", 8, 0, "/usr/lib/libc", NULL }, /* from behind a mount point */
 		{ "/usr/lib/libc", 4, 0, "/usr/lib", "/libc" },
+		/* A link where there was none: it is not what the caller has. */
+		{ "/lib/libc", 4, -ENOENT, NULL, NULL },
+		{ "/lib/../etc/passwd", 4, -ENOENT, NULL, NULL },
+		{ "/lib", 4, 0, "/lib", NULL },
 		{ "/usr", 0, 0, "/usr", NULL },
 		{ "/usr/none", 0, -ENOENT, NULL, NULL },
 		{ "/usr/shmx", 0, -ENOENT, NULL, NULL },

@@ -51,13 +51,19 @@ static bool is_link(const struct path_node *n)
 
 #define WALK_HANDED_BACK 1 /* beside 0 and negative errnos */
 
+/* Has the walk not come out of what the caller has as canonical yet? */
+static bool in_canon(const struct walk *w)
+{
+	return !w->owned && (size_t)(w->rest - w->req->path) <= w->req->canon_len;
+}
+
 /* Is the canonical path of @len bytes a mount point? */
 static bool is_mount_point(const struct walk *w, const char *canon, size_t len)
 {
 	const char *const points = w->req->mount_points; /* NULL if there are none */
 
 	/* The part that was canonical already has been looked at by the caller. */
-	if (!w->owned && (size_t)(w->rest - w->req->path) <= w->req->canon_len)
+	if (in_canon(w))
 		return false;
 	for (size_t n, at = 0; at < w->req->mount_points_len; at += n + 1) {
 		n = strlen(points + at);
@@ -280,8 +286,14 @@ static int walk_name(struct walk *w, const char *name, size_t len)
 		w->res->parent_exists = last && err == -ENOENT;
 		return err;
 	}
-	if (is_link(&next) && (!last || w->must_be_dir || !(w->req->flags & PATH_NOFOLLOW)))
+	if (is_link(&next) && in_canon(w)) {
+		/* There were no links on this way: another file has the name by now. */
+		if (!last)
+			return -ENOENT;
+	} else if (is_link(&next) &&
+		   (!last || w->must_be_dir || !(w->req->flags & PATH_NOFOLLOW))) {
 		return follow(w, &next);
+	}
 	w->cur = next;
 	w->canon_len = canon_len;
 	return 0;
@@ -368,6 +380,7 @@ static int resolve_once(struct pathindex *pi, const struct path_ops *ops, void *
 	res->end = PATH_FOUND;
 	res->rest_len = 0;
 	res->nr_links = 0;
+	res->canon_len = 0;
 	err = try_whole(&w);
 	if (err != -EAGAIN)
 		return err;

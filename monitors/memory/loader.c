@@ -122,6 +122,9 @@ static int lookup_interp(struct load *ld, const char *path, size_t path_len)
 		.cred = ld->req->cred,
 		.vnode = ld->req->vnode,
 		.access = 1, /* X */
+		/* A path of the processor's is canonical: a link in it is another file by now. */
+		.flags = ld->req->interp_len ? PS_LOOKUP_NOFOLLOW : 0,
+		.canon_len = ld->req->interp_len ? (uint16_t)path_len : 0,
 		.path_len = (uint16_t)path_len,
 		.path = path,
 	};

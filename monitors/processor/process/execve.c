@@ -385,6 +385,12 @@ static int load_once(struct exec_image *img, struct fs_state *fs, const struct p
 	cred_to_fs(img->cred, &cred);
 	if (!fs_state_at_top(fs))
 		err = exec_interp_find(at, fs, &cred, &in);
+	if (!err && !in.path && !fs_state_at_top(fs)) {
+		/* Should the home find one after all, it has no way out of our root: EACCES. */
+		in.path = kstrdup("/");
+		in.storage = gsm_storage_for("/");
+		err = in.path ? 0 : -ENOMEM;
+	}
 	if (!err)
 		err = load_found(img, at, &in);
 	kfree(in.path);

@@ -446,12 +446,14 @@ static enum path_turn turn_of(const struct storage_found *rep, const struct stop
 	return TURN_MOUNT_POINT;
 }
 
-/* Once: -EAGAIN when a rename of a directory may have come between the answer and its entry. */
-static int look_up_once(struct storage_fs *fs, const char *base, const struct path_lookup *how,
-			struct path_found *found)
+/*
+ * Once: -EAGAIN when a rename of a directory may have come after @before, when @base was not taken
+ * yet.
+ */
+static int look_up_once(struct storage_fs *fs, const char *base, uint64_t before,
+			const struct path_lookup *how, struct path_found *found)
 {
 	const size_t base_len = strlen(base), rest_len = strlen(how->rest);
-	const uint64_t before = moves();
 	struct stops stops;
 	struct storage_walk walk = {
 		.where = fs->place,
@@ -510,14 +512,16 @@ static int storagefs_lookup_path(struct inode *dir, const struct path_lookup *ho
 				 struct path_found *found)
 {
 	struct storage_inode *si = storage_inode_of(dir);
+	uint64_t before;
 	char *base;
 	int err;
 
 	do {
+		before = moves();
 		base = path_of(si);
 		if (IS_ERR(base))
 			return (int)PTR_ERR(base);
-		err = look_up_once(storage_fs_of(si), base, how, found);
+		err = look_up_once(storage_fs_of(si), base, before, how, found);
 		kfree(base);
 	} while (err == -EAGAIN);
 	return err;
