@@ -69,6 +69,14 @@ static void free_unused(const struct lock_mem *mem, struct file_lock *l)
 		mem->lock_free(l);
 }
 
+/* Does @req leave two parts of one lock of @o? */
+static bool splits(const struct lock_owner *o, const struct lock_req *req)
+{
+	const struct file_lock *l = lock_owner_from(o, req->start);
+
+	return l && l->type != req->type && l->start < req->start && l->end > req->end;
+}
+
 /* Nothing is in the way. All or nothing. */
 int lock_set(struct lock_tree *tree, const struct lock_req *req)
 {
@@ -76,18 +84,18 @@ int lock_set(struct lock_tree *tree, const struct lock_req *req)
 	const struct lock_mem *mem = tree->mem;
 	struct file_lock *new = NULL, *rest = NULL;
 	int64_t start = req->start, end = req->end;
+	const bool split = o && splits(o, req);
 
 	if (!o && req->type == LOCK_NONE)
 		return 0;
 	if (!o)
 		fresh = mem->owner_alloc(req);
-	else
+	else if (split)
 		rest = mem->lock_alloc(req);
 	if (req->type != LOCK_NONE)
 		new = mem->lock_alloc(req);
-	/* Unlocking all that there is needs no memory: it always succeeds. */
-	if ((req->type != LOCK_NONE && !new) || (!o && !fresh) ||
-	    (o && !rest && req->end != INT64_MAX)) {
+	/* Unlocking needs memory only in the middle of a lock. */
+	if ((req->type != LOCK_NONE && !new) || (!o && !fresh) || (split && !rest)) {
 		if (fresh)
 			mem->owner_free(fresh, req->owner);
 		free_unused(mem, new);

@@ -335,6 +335,8 @@ static void without_memory(struct ktest *t)
 	EXPECT_EQ(t, set(&f, LOCK_POSIX, LOCK_READ, 0, 0, 100), 0);
 	shim_fail_alloc_after(0);
 	EXPECT_EQ(t, set(&f, LOCK_POSIX, LOCK_NONE, 0, 10, 10), -ENOLCK);
+	/* Nothing is cut in two. */
+	EXPECT_EQ(t, set(&f, LOCK_POSIX, LOCK_NONE, 0, 0, 5), 0);
 	EXPECT_EQ(t, set(&f, LOCK_POSIX, LOCK_WRITE, 1, 50, 1), -EAGAIN); /* it is still there */
 	EXPECT_EQ(t, set(&f, LOCK_POSIX, LOCK_NONE, 0, 0, 0), 0);
 	shim_fail_alloc_after(-1);

@@ -376,14 +376,15 @@ static int declare_some(uint32_t node, uint32_t incarn, const struct file_id *fi
 	return (int)MIN(ret, 0);
 }
 
-int storage_declare(uint32_t node, uint32_t incarn, const struct file_id *files, size_t nr)
+int storage_declare(uint32_t node, uint32_t incarn, const struct file_id *files, size_t nr,
+		    bool last)
 {
 	size_t n;
 	int err;
 
 	do {
 		n = MIN(nr, (size_t)STORAGE_CLOSE_MAX);
-		err = declare_some(node, incarn, files, n, n == nr);
+		err = declare_some(node, incarn, files, n, last && n == nr);
 		files += n;
 		nr -= n;
 	} while (!err && nr);

@@ -94,10 +94,10 @@ int storage_close(const struct file_id *files, size_t nr) __must_check;
 void storage_drain(uint32_t node);
 /*
  * Tell @node, which was started again as @incarn, the files without a name that this processor
- * uses: all of them. -ESTALE: it has been started again since.
+ * uses: all of them. @last: that was all, also of locks. -ESTALE: it has been started again since.
  */
-int storage_declare(uint32_t node, uint32_t incarn, const struct file_id *files, size_t nr)
-	__must_check;
+int storage_declare(uint32_t node, uint32_t incarn, const struct file_id *files, size_t nr,
+		    bool last) __must_check;
 
 /* Until the disk has all changes of @file, or, @whole, of its file system. */
 int storage_commit(const struct file_id *file, bool whole) __must_check;

@@ -462,8 +462,8 @@ struct lock_file *filelock_next_of(uint32_t node, uint32_t incarn, struct lock_w
 
 		hlist_for_each_entry(lf, &buckets[at->bucket], link) {
 			if (lf->id.node != node || lf->declared == incarn ||
-			    lock_tree_empty(&lf->tree))
-				continue;
+			    (lock_tree_empty(&lf->tree) && !lf->busy))
+				continue; /* a busy one may be about to enter its first */
 			lf->declared = incarn;
 			lf->users++;
 			return lf;

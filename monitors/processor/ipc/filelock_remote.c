@@ -23,6 +23,7 @@
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
+#include <kernel/time.h>
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/errno.h>
@@ -36,6 +37,9 @@
 COUNTER(locks_lost, "file.locks_lost", "advisory locks that a storage node did not know any more");
 
 #define AGAIN 1 /* of try_once(): wait, then try again */
+
+#define SHORTAGE_NS (100 * NSEC_PER_MSEC) /* before what failed for want of memory is tried again */
+#define AGAIN_NS    NSEC_PER_SEC          /* before doubts that stayed are told again */
 
 struct lock_node { /* a storage node; they stay */
 	struct list_head link;
@@ -133,9 +137,10 @@ static int tell_all(struct lock_file *lf, const struct owner_record *rec)
 		mutex_lock(&filelock_mutex);
 		if (state < 0)
 			return state;
-		if (state == STORAGE_LOCK_GRACE)
-			return 0; /* it knows nothing until we declare, and then all */
-		if (state != STORAGE_LOCK_FREE)
+		/* In its grace it knows what we have declared, and takes what is given up. */
+		if (state != STORAGE_LOCK_FREE && req.type == LOCK_NONE)
+			return -EPROTO;
+		if (state != STORAGE_LOCK_FREE && state != STORAGE_LOCK_GRACE)
 			lose(lf, &req);
 		else if (req.end == INT64_MAX)
 			return 0;
@@ -168,12 +173,12 @@ static int end_doubts(struct lock_file *lf) __must_hold(&filelock_mutex)
 	return 0;
 }
 
-/* Each doubtful file once: with a node that is away, the next request tries again. */
+/* Each doubtful file once; those that stay so are tried again. The queue has its own thread. */
 static void doubts_main(struct work *w)
 {
+	bool again;
 	size_t nr;
 
-	(void)w;
 	mutex_lock(&filelock_mutex);
 	for (nr = list_length(&doubtful); nr && !list_empty(&doubtful); nr--) {
 		struct lock_file *lf = list_first_entry(&doubtful, struct lock_file, doubtful_link);
@@ -187,7 +192,12 @@ static void doubts_main(struct work *w)
 		}
 		filelock_put_file(lf);
 	}
+	again = !list_empty(&doubtful);
 	mutex_unlock(&filelock_mutex);
+	if (!again)
+		return;
+	thread_sleep_ns(AGAIN_NS);
+	(void)work_queue(doubt_queue, w);
 }
 
 /* --- events ---------------------------------------------------------------------------------- */
@@ -221,6 +231,7 @@ static void listener_main(void *arg)
 	struct storage_lock_events ev = { 0 };
 	struct lock_node *n = arg;
 	uint32_t incarn;
+	bool over;
 	int err;
 
 	for (;;) {
@@ -228,10 +239,13 @@ static void listener_main(void *arg)
 		incarn = ev.incarn;
 		ev.nr = 0;
 		err = storage_lock_events(n->node, &ev);
+		/* The node was away for too long, or is another one. Else it is a shortage. */
+		over = err == -EIO || err == -ESTALE;
 		mutex_lock(&filelock_mutex);
-		/* They ask again, or, with an error, wait no more: so this does not spin. */
-		retry_waiters(n->node, err || ev.incarn != incarn, err ? -EIO : 0, &ev);
+		retry_waiters(n->node, over || (!err && ev.incarn != incarn), over ? -EIO : 0, &ev);
 		mutex_unlock(&filelock_mutex);
+		if (err && !over)
+			thread_sleep_ns(SHORTAGE_NS);
 	}
 }
 
@@ -515,11 +529,13 @@ int filelock_declare(uint32_t node, uint32_t incarn)
 
 	mutex_lock(&filelock_mutex);
 	while (!err && (lf = filelock_next_of(node, incarn, &at))) {
-		err = begin(lf, false);
-		if (!err) {
-			err = declare_file(lf, incarn);
-			end(lf);
+		(void)!begin(lf, false);
+		while ((err = declare_file(lf, incarn)) == -ENOMEM) {
+			mutex_unlock(&filelock_mutex);
+			thread_sleep_ns(SHORTAGE_NS);
+			mutex_lock(&filelock_mutex);
 		}
+		end(lf);
 		filelock_put_file(lf);
 	}
 	mutex_unlock(&filelock_mutex);

@@ -351,17 +351,12 @@ static size_t left_files(uint32_t node, struct file_id *files, size_t max)
 	return nr;
 }
 
-static int declare_to(uint32_t node, uint32_t incarn)
+static int declare_files(uint32_t node, uint32_t incarn, bool last)
 {
 	size_t max = 64, nr, more;
 	struct file_id *files;
 	int err;
 
-	/* Then this processor knows what each answer that was lost has told. */
-	storage_drain(node);
-	err = filelock_declare(node, incarn);
-	if (err)
-		return err;
 	for (;;) {
 		files = kcalloc(max, sizeof(*files));
 		if (!files)
@@ -373,9 +368,27 @@ static int declare_to(uint32_t node, uint32_t incarn)
 		kfree(files);
 		max = 2 * (nr + more);
 	}
-	err = storage_declare(node, incarn, files, nr + more);
+	err = storage_declare(node, incarn, files, nr + more, last);
 	kfree(files);
 	return err;
+}
+
+static int declare_to(uint32_t node, uint32_t incarn)
+{
+	int err;
+
+	/* Then this processor knows what each answer that was lost has told. */
+	storage_drain(node);
+	/* The files first: locks may be many, and nobody's file may be freed meanwhile. */
+	err = declare_files(node, incarn, false);
+	if (err)
+		return err;
+	err = filelock_declare(node, incarn);
+	if (err == -ESTALE)
+		return err;
+	if (err)
+		pr_warn("locks cannot be declared to node %u: error %d\n", node, err);
+	return declare_files(node, incarn, true);
 }
 
 static void declare_all(struct work *w)
