@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls on files of a disk, in the directory that the argument names: holes, times beside writes
- * that are under way, synchronisation, files without a name, allocation, copies. Prints the same as
- * on Linux with ext4 below the directory.
+ * that are under way, synchronisation, files without a name, allocation, copies, links. Prints the
+ * same as on Linux with ext4 below the directory.
  */
 #include "user.h"
 
@@ -155,6 +155,48 @@ static void allocation(void)
 	close(to);
 }
 
+static void through(const char *what, const char *name, int flags)
+{
+	const int fd = open(name, O_WRONLY | O_CREAT | flags, 0600);
+
+	if (fd < 0) {
+		said(what, -1);
+		return;
+	}
+	said(what, write(fd, what, strlen(what)));
+	close(fd);
+}
+
+/* Links whose target is missing: O_CREAT makes that. */
+static void links(void)
+{
+	struct stat st;
+	char cwd[512], target[600];
+
+	CHECK(mkdir("links", 0755) == 0 && chdir("links") == 0 && mkdir("sub", 0755) == 0);
+	CHECK(getcwd(cwd, sizeof(cwd)) && strlen(cwd) < sizeof(cwd));
+	snprintf(target, sizeof(target), "%s/absolute", cwd);
+	CHECK(symlink("made", "one") == 0 && symlink("../sub/up", "sub/link") == 0);
+	CHECK(symlink("sub/second", "first") == 0 && symlink("third", "sub/second") == 0);
+	CHECK(symlink(target, "abs") == 0 && symlink("no/dir", "lost") == 0);
+	CHECK(symlink("b", "a") == 0 && symlink("a", "b") == 0 && symlink("slash/", "dir") == 0);
+	through("exclusive", "one", O_EXCL);
+	through("not followed", "one", O_NOFOLLOW);
+	through("one", "one", 0);
+	said("made", stat("made", &st) ? -1 : (long)st.st_size);
+	through("again", "one", O_TRUNC);
+	through("up", "sub/link", 0);
+	said("made", stat("sub/up", &st) ? -1 : (long)st.st_size);
+	through("two links", "first", 0);
+	said("made", stat("sub/third", &st) ? -1 : (long)st.st_size);
+	through("absolute", "abs", 0);
+	said("made", stat("absolute", &st) ? -1 : (long)st.st_size);
+	through("no directory", "lost", 0);
+	through("a loop", "a", 0);
+	through("a slash", "dir", 0);
+	CHECK(chdir("..") == 0);
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc == 2 && chdir(argv[1]) == 0);
@@ -163,5 +205,6 @@ int main(int argc, char **argv)
 	syncs();
 	nameless();
 	allocation();
+	links();
 	return 0;
 }

@@ -256,7 +256,50 @@ static struct file *open_tmpfile(const struct at_path *at, uint32_t flags, uint3
 	return f;
 }
 
-static struct file *open_once(const struct at_path *at, uint32_t flags, uint32_t mode)
+/*
+ * res->name could not be made. If it is a link whose target is missing, @at is that target from
+ * here on. -EEXIST: it is something else, or gone by now.
+ */
+static int follow_last(struct at_path *at, struct walk_result *res)
+{
+	char *target;
+	ssize_t len;
+	int err = path_walk_last(&at->base, res);
+
+	if (err)
+		return err == -ENOENT ? -EEXIST : err;
+	if (res->at.inode->mode != S_IFLNK || !res->at.inode->ops->readlink)
+		return -EEXIST;
+	target = kmalloc(FS_PATH_MAX);
+	if (!target)
+		return -ENOMEM;
+	len = res->at.inode->ops->readlink(res->at.inode, target, FS_PATH_MAX - 1);
+	if (len <= 0) {
+		kfree(target);
+		return len ? (int)len : -ENOENT;
+	}
+	target[len] = '\0';
+	kfree(at->text);
+	at->text = target;
+	path_put(&at->dir);
+	at->dir = res->parent;
+	res->parent = (struct path){ 0 };
+	at->base.dir = &at->dir;
+	return 0;
+}
+
+/*
+ * Was res->name not found, and could not be made with @err, which a link to a file that is missing
+ * may be the reason of? Its own directory need not be the caller's to write to.
+ */
+static bool may_be_link(const struct walk_result *res, uint32_t flags, bool excl, long err)
+{
+	return (err == -EEXIST || err == -EACCES || err == -EROFS) && !excl &&
+	       !(flags & O_NOFOLLOW) && !res->at.inode && res->parent.inode;
+}
+
+/* *@followed: -EEXIST means that @at is to be opened instead. */
+static struct file *open_once(struct at_path *at, uint32_t flags, uint32_t mode, bool *followed)
 {
 	const bool excl = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
 	struct walk_result res;
@@ -280,20 +323,32 @@ static struct file *open_once(const struct at_path *at, uint32_t flags, uint32_t
 		f = open_existing(&at->cred, &res.at, flags);
 	else
 		f = create_and_open(&at->cred, &res, flags, mode);
+	if (may_be_link(&res, flags, excl, PTR_ERR(f))) {
+		err = follow_last(at, &res);
+		*followed = !err;
+		if (!err)
+			f = ERR_PTR(-EEXIST);
+		else if (err != -EEXIST)
+			f = ERR_PTR(err);
+	}
 	walk_result_put(&res);
 	return f;
 }
 
-static struct file *open_text(const struct at_path *at, uint32_t flags, uint32_t mode)
+static struct file *open_text(struct at_path *at, uint32_t flags, uint32_t mode)
 {
 	struct file *f;
-	int tries = 0;
+	int tries = 0, links = 0;
+	bool followed;
 
 	do {
+		followed = false;
 		f = (flags & O_TMPFILE & ~O_DIRECTORY) ? open_tmpfile(at, flags, mode)
-						       : open_once(at, flags, mode);
-		/* Another task made it between the look and the making. */
-	} while (PTR_ERR(f) == -EEXIST && !(flags & O_EXCL) && ++tries < OPEN_TRIES);
+						       : open_once(at, flags, mode, &followed);
+		if (followed && ++links > WALK_LINKS_MAX)
+			return ERR_PTR(-ELOOP);
+		/* Else another task made it between the look and the making. */
+	} while (PTR_ERR(f) == -EEXIST && !(flags & O_EXCL) && (followed || ++tries < OPEN_TRIES));
 	return f;
 }
 

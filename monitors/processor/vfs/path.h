@@ -56,6 +56,8 @@ struct walk_base {
 	const struct path *root; /* "/" of the process, if it is not that of the mounts; or NULL */
 };
 
+#define WALK_LINKS_MAX 40 /* symbolic links on the way: -ELOOP, as on Linux */
+
 /*
  * Walk @text from @base, and check that the file may be used as @access (bits R 4, W 2, X 1) says.
  * @res is the caller's to walk_result_put() on success.

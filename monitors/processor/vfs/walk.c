@@ -20,8 +20,6 @@
 #include "file.h"
 #include "mount_private.h"
 
-#define MAX_LINKS 40u
-
 struct walk {
 	const struct walk_base *base;
 	uint32_t flags, access;
@@ -413,7 +411,7 @@ static int cross(struct walk *w, const struct mount *here, const struct path_loo
 	if (!found->nr_links && strlen(found->rest) >= strlen(w->rest))
 		return -EPROTO;
 	w->nr_links += found->nr_links;
-	if (w->nr_links > MAX_LINKS)
+	if (w->nr_links > WALK_LINKS_MAX)
 		return -ELOOP;
 	kfree(w->owned);
 	w->owned = found->rest;
@@ -581,7 +579,7 @@ static int follow(struct walk *w, struct inode *link)
 	ssize_t len;
 	int err;
 
-	if (++w->nr_links > MAX_LINKS)
+	if (++w->nr_links > WALK_LINKS_MAX)
 		return -ELOOP;
 	err = follow_magic(w, link);
 	if (err != -EINVAL)
