@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls that few programs make: getdents, ustat, sysfs, process_vm_readv and writev, pidfd_getfd,
- * sched_setattr and getattr. Prints the same on both.
+ * sched_setattr and getattr, kcmp. Prints the same on both.
  */
 #include "call.h"
 
@@ -282,6 +282,51 @@ static void policies(void)
 	call("policy", sched_getscheduler(0));
 }
 
+/* --- kcmp ------------------------------------------------------------------------------------ */
+
+/* 1 and 2 are the order of the two, which only the kernel knows. */
+static void compared(const char *what, pid_t other, int type, unsigned long a, unsigned long b)
+{
+	const long ret = syscall(SYS_kcmp, getpid(), other, type, a, b);
+
+	if (ret == 1 || ret == 2)
+		printf("%s: different\n", what);
+	else
+		call(what, ret);
+}
+
+static void comparisons(void)
+{
+	const int a = open("/dev/null", O_RDONLY), b = dup(a), c = open("/dev/null", O_RDONLY);
+	const long there = syscall(SYS_kcmp, getpid(), getpid(), 0, a, c);
+	pid_t pid;
+
+	CHECK(a >= 0 && b >= 0 && c >= 0);
+	compared("same", getpid(), 0, (unsigned long)a, (unsigned long)b);
+	compared("other", getpid(), 0, (unsigned long)a, (unsigned long)c);
+	printf("order %d\n", there + syscall(SYS_kcmp, getpid(), getpid(), 0, c, a) == 3);
+	compared("closed", getpid(), 0, (unsigned long)a, 999);
+	for (int type = 1; type <= 4; type++)
+		compared("mine", getpid(), type, 0, 0);
+	pid = child();
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	compared("a child's", pid, 0, (unsigned long)a, (unsigned long)b);
+	for (int type = 1; type <= 4; type++)
+		compared("a child's", pid, type, 0, 0);
+	compared("undo", pid, 6, 0, 0);
+	kill(pid, SIGKILL);
+	CHECK(waitpid(pid, NULL, 0) == pid);
+	compared("gone", pid, 1, 0, 0);
+	compared("type", getpid(), 8, 0, 0);
+	compared("type", getpid(), -1, 0, 0);
+	close(a);
+	close(b);
+	close(c);
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IOFBF, 1 << 16); /* a child prints all of its lines at its end */
@@ -291,5 +336,6 @@ int main(void)
 	descriptors();
 	strangers();
 	policies();
+	comparisons();
 	return 0;
 }

@@ -213,6 +213,8 @@ static const char *name_of(struct process *p, const struct vma *v) __must_hold(&
 }
 
 /* NT_FILE: two numbers, three for each mapping of a file, then the names. */
+#define FILES_MAX (4u << 20) /* bytes of NT_FILE */
+
 static void add_files(struct core_buf *b, struct process *p, const struct core_map *map)
 {
 	uint64_t *numbers;
@@ -228,6 +230,9 @@ static void add_files(struct core_buf *b, struct process *p, const struct core_m
 		nr += name != NULL;
 		names += name ? strlen(name) + 1 : 0;
 	}
+	/* As Linux: a space of very many files has no such note. */
+	if ((2 + 3 * nr) * sizeof(*numbers) + names > FILES_MAX)
+		nr = 0;
 	numbers = nr ? note_add(b, "CORE", NT_FILE, (2 + 3 * nr) * sizeof(*numbers) + names) : NULL;
 	if (numbers) {
 		at = (char *)(numbers + 2 + 3 * nr);

@@ -5,7 +5,7 @@
  *
  * Invariants:	an open file holds a reference of the process, zombie or gone, so it never means
  *		another one that got the number later.
- * Limits:	no descriptors of threads, no pidfd_getfd.
+ * Limits:	no descriptors of threads.
  */
 #include "process_private.h"
 
