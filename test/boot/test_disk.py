@@ -124,7 +124,7 @@ def disk(tmp_path) -> pathlib.Path:
     return make_disk(tmp_path, image.Tree())
 
 
-@pytest.mark.parametrize("memories", ["1", "2"])
+@pytest.mark.parametrize("memories", [pytest.param("1", marks=pytest.mark.long), "2"])
 def test_what_is_written_stays(disk, tmp_path, memories):
     WORK.mkdir(parents=True, exist_ok=True)
     there = tmp_path / "work"

@@ -72,7 +72,9 @@ exec {shutil.which("qemu-system-x86_64")} "${{words[@]}}"
     return script
 
 
-@pytest.mark.parametrize("driver, partition", [("nvme", False), ("virtio", True)])
+@pytest.mark.parametrize("driver, partition", [
+    ("nvme", False), pytest.param("virtio", True, marks=pytest.mark.long),
+])  # fmt: skip
 def test_files_and_a_bad_sector(disk, tmp_path, driver, partition):
     WORK.mkdir(parents=True, exist_ok=True)
     there = tmp_path / "work"

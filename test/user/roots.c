@@ -27,7 +27,7 @@
 	} while (0)
 
 #define NOBODY 65534
-#define RACES  400
+#define RACES  100
 
 static const char *base;
 
