@@ -276,11 +276,17 @@ bool remote_peer_has_closed(struct socket *s)
 	return closed;
 }
 
-int remote_offer(struct socket *l, struct socket *child, struct remote_conn *c,
-		 const struct remote_request *r)
+int remote_offer(struct socket *l, struct socket *child, const struct remote_kind *kind,
+		 const struct remote_request *r, uint64_t *id, uint64_t *limit)
 {
-	const int err = socket_backlog_add(l, child);
+	struct remote_conn *c = remote_open_end(child, kind, kmem_account_of(l), r, id, limit);
+	int err;
 
+	if (!c) {
+		socket_drop(child);
+		return -ENOBUFS;
+	}
+	err = socket_backlog_add(l, child);
 	if (err) {
 		/* The peer knows no end here: nothing is to be told. */
 		spin_lock(&c->lock);
@@ -301,7 +307,6 @@ int remote_offer(struct socket *l, struct socket *child, struct remote_conn *c,
 int remote_accept(const struct remote_request *r, uint64_t *id, uint64_t *limit)
 {
 	struct socket *l = inet_find(SOCK_STREAM, &r->to, NULL), *child;
-	struct remote_conn *c;
 	int err;
 
 	if (!l)
@@ -313,13 +318,7 @@ int remote_accept(const struct remote_request *r, uint64_t *id, uint64_t *limit)
 	}
 	tcp_inherit(child, l, &r->to, &r->from);
 	inet_enter(child);
-	c = remote_open_end(child, &remote_tcp, kmem_account_of(l), r, id, limit);
-	if (c) {
-		err = remote_offer(l, child, c, r);
-	} else {
-		socket_drop(child);
-		err = -ENOBUFS;
-	}
+	err = remote_offer(l, child, &remote_tcp, r, id, limit);
 	socket_put(l);
 	return err;
 }

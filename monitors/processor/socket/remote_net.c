@@ -204,6 +204,14 @@ int remote_net_opened(struct remote_conn *c, int status, const uint8_t addr[16])
 
 /* --- requests of other processors ------------------------------------------------------------ */
 
+int remote_check_vnode(uint32_t vnode, uint32_t node)
+{
+	const int err = cluster_vnode_check(vnode, node, false);
+
+	/* Sockets of this processor are all of one vNode; a sender in two may mean the other. */
+	return err ? err : vnode == PROTO_VNODE_ROOT ? 0 : -EACCES;
+}
+
 static int accept_one(const struct rpc_request *req, struct pp_connect_rep *rep)
 {
 	struct remote_request r = { .node = rpc_request_peer(req),
@@ -216,10 +224,7 @@ static int accept_one(const struct rpc_request *req, struct pp_connect_rep *rep)
 	if (!err)
 		err = pp_connect_req_decode(&w, len, &in);
 	if (!err)
-		err = cluster_vnode_check(in.vnode, r.node, false);
-	/* Sockets of this processor are all of one vNode; a sender in two may mean the other. */
-	if (!err && in.vnode != PROTO_VNODE_ROOT)
-		err = -EACCES;
+		err = remote_check_vnode(in.vnode, r.node);
 	if (err)
 		return err;
 	r.conn = in.conn;

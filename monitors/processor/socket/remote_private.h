@@ -179,10 +179,11 @@ struct remote_conn *remote_open_end(struct socket *s, const struct remote_kind *
 				    struct kmem_account *account, const struct remote_request *r,
 				    uint64_t *id, uint64_t *limit);
 /*
- * Put @child, whose end is @c, into the backlog of @l. -EAGAIN, -ECONNREFUSED: @child is dropped.
+ * Make an open end for @child, as above, and put @child into the backlog of @l. -ENOBUFS, -EAGAIN,
+ * -ECONNREFUSED: @child is dropped.
  */
-int remote_offer(struct socket *l, struct socket *child, struct remote_conn *c,
-		 const struct remote_request *r) __must_check;
+int remote_offer(struct socket *l, struct socket *child, const struct remote_kind *kind,
+		 const struct remote_request *r, uint64_t *id, uint64_t *limit) __must_check;
 /*
  * At the gateway: tell the asking end of @c what the outside says: 0 and the connection's address,
  * or a positive errno, with which @c is gone.
@@ -259,6 +260,8 @@ int remote_net_opened(struct remote_conn *c, int status, const uint8_t addr[16])
 /* Submit @call on behalf of @c, which it holds until its release(), as its argument. */
 int remote_net_submit(struct remote_conn *c, struct rpc_call *call) __must_check;
 int remote_net_init(void) __must_check;
+/* May processor @node ask for a socket of @vnode here? -EACCES. */
+int remote_check_vnode(uint32_t vnode, uint32_t node) __must_check;
 
 /* The ends of these calls, polling. */
 void remote_connected(struct remote_conn *c, int status, uint64_t peer_id, uint64_t limit);

@@ -362,66 +362,42 @@ static void remote_release(struct socket *s)
 	remote_release_conn(s, false);
 }
 
+/* The same for streams and packets. */
+#define SOCKET_OPS                                                                     \
+	.size = sizeof(struct unix_socket), .bind = unix_bind, .listen = unix_listen,  \
+	.connect = unix_connect, .accept = socket_accept, .shutdown = remote_shutdown, \
+	.poll = remote_poll, .getname = unix_getname, .outq = remote_outq,             \
+	.release = remote_release, .destroy = unix_destroy
+
 static const struct socket_ops remote_stream_ops = {
 	.name = "unix-stream",
-	.size = sizeof(struct unix_socket),
-	.bind = unix_bind,
-	.listen = unix_listen,
-	.connect = unix_connect,
-	.accept = socket_accept,
 	.sendmsg = stream_send,
 	.recvmsg = stream_recv,
-	.shutdown = remote_shutdown,
-	.poll = remote_poll,
-	.getname = unix_getname,
-	.outq = remote_outq,
 	.consumed = remote_bytes_consumed,
-	.release = remote_release,
-	.destroy = unix_destroy,
+	SOCKET_OPS,
 };
 
 static const struct socket_ops remote_packet_ops = {
 	.name = "unix-packet",
-	.size = sizeof(struct unix_socket),
-	.bind = unix_bind,
-	.listen = unix_listen,
-	.connect = unix_connect,
-	.accept = socket_accept,
 	.sendmsg = packet_send,
 	.recvmsg = packet_recv,
-	.shutdown = remote_shutdown,
-	.poll = remote_poll,
-	.getname = unix_getname,
-	.outq = remote_outq,
-	.release = remote_release,
-	.destroy = unix_destroy,
+	SOCKET_OPS,
 };
+
+#define KIND                                                                                    \
+	.records = true, .ask = unix_net_ask, .refusal = refusal, .connected = heard_connected, \
+	.fin = heard_fin, .deaf = heard_deaf, .closed = heard_closed, .reset = heard_reset,     \
+	.forget = forget
 
 static const struct remote_kind stream_kind = {
 	.idle = &unix_stream_ops,
-	.records = true,
-	.ask = unix_net_ask,
-	.refusal = refusal,
-	.connected = heard_connected,
-	.fin = heard_fin,
-	.deaf = heard_deaf,
-	.closed = heard_closed,
-	.reset = heard_reset,
-	.forget = forget,
+	KIND,
 };
 
 static const struct remote_kind packet_kind = {
 	.idle = &unix_packet_ops,
-	.records = true,
 	.packets = true,
-	.ask = unix_net_ask,
-	.refusal = refusal,
-	.connected = heard_connected,
-	.fin = heard_fin,
-	.deaf = heard_deaf,
-	.closed = heard_closed,
-	.reset = heard_reset,
-	.forget = forget,
+	KIND,
 };
 
 /* --- requests of other processors --------------------------------------------------------- */
@@ -452,7 +428,6 @@ int unix_remote_accept(const struct remote_request *r, const struct unix_questio
 		       struct unix_side *here, uint64_t *id, uint64_t *limit)
 {
 	struct socket *l = unix_find_key(q->key, q->type), *child;
-	struct remote_conn *c;
 	int err;
 
 	if (!l)
@@ -466,13 +441,7 @@ int unix_remote_accept(const struct remote_request *r, const struct unix_questio
 	here->cred = l->cred;
 	spin_unlock(&l->lock);
 	name_of(l, &here->name);
-	c = remote_open_end(child, kind_of(l), kmem_account_of(l), r, id, limit);
-	if (c) {
-		err = remote_offer(l, child, c, r);
-	} else {
-		socket_drop(child);
-		err = -ENOBUFS;
-	}
+	err = remote_offer(l, child, kind_of(l), r, id, limit);
 	socket_put(l);
 	return err;
 }

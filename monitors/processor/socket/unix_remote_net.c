@@ -6,7 +6,6 @@
  * Failure:	a malformed request has no effect but its errno.
  * See:		docs/protocol/pp.md
  */
-#include <cluster/cluster.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <net/node.h>
@@ -88,10 +87,7 @@ static int accept_one(const struct rpc_request *req, struct pp_unix_connect_rep 
 	if (!err)
 		err = pp_unix_connect_req_decode(&w, len, &in);
 	if (!err)
-		err = cluster_vnode_check(in.vnode, r.node, false);
-	/* Sockets of this processor are all of one vNode; a sender in two may mean the other. */
-	if (!err && in.vnode != PROTO_VNODE_ROOT)
-		err = -EACCES;
+		err = remote_check_vnode(in.vnode, r.node);
 	if (err)
 		return err;
 	r.conn = in.conn;
