@@ -15,6 +15,11 @@
 static const struct gmm_ops *const gmm = &gmm_round_robin;
 static const struct gsm_ops *const gsm = &gsm_hash;
 
+bool gpm_one_processor(void)
+{
+	return cluster_has_one(NODE_ROLE_PROCESSOR);
+}
+
 static uint32_t choose_home(const uint32_t *ids, size_t nr, const void *arg)
 {
 	const uint64_t *aspace = arg;

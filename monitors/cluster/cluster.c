@@ -78,6 +78,7 @@ static struct {
 	struct spinlock ids_lock;                           /* RANK_SPIN_MONITOR */
 	uint32_t ids[CLUSTER_NR_ROLES][CLUSTER_MAX_MEMBERS] __guarded_by(&ids_lock);
 	size_t nr_ids[CLUSTER_NR_ROLES] __guarded_by(&ids_lock);
+	uint16_t wanted[CLUSTER_NR_ROLES] __guarded_by(&ids_lock);
 	struct cluster_placed placed[CLUSTER_MAX_PLACED] __guarded_by(&ids_lock);
 	size_t nr_placed __guarded_by(&ids_lock);
 	bool placed_known;    /* atomic: all placements were known once, and have been kept since */
@@ -157,6 +158,7 @@ static void publish_ids(const struct cluster_view *v, const struct cluster_view 
 {
 	spin_lock(&cluster.ids_lock);
 	memset(cluster.nr_ids, 0, sizeof(cluster.nr_ids));
+	memcpy(cluster.wanted, v->wanted, sizeof(cluster.wanted));
 	for (size_t i = 0; i < v->nr_members; i++) {
 		const size_t role = v->members[i].role - 1u;
 
@@ -974,6 +976,17 @@ size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max)
 		memcpy(ids, cluster.ids[r], MIN(nr, max) * sizeof(*ids));
 	spin_unlock(&cluster.ids_lock);
 	return nr;
+}
+
+bool cluster_has_one(enum node_role role)
+{
+	const size_t r = (size_t)role - 1;
+	bool one;
+
+	spin_lock(&cluster.ids_lock);
+	one = cluster.wanted[r] == 1 && cluster.nr_ids[r] <= 1;
+	spin_unlock(&cluster.ids_lock);
+	return one;
 }
 
 int cluster_wait_until(bool (*is_so)(uint32_t node), uint32_t node, uint64_t until_ns,

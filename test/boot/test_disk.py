@@ -259,10 +259,10 @@ sh: line 7: can't open disk: No such device or address
 
 def test_calls(tmp_path):
     """Holes, times, synchronisation, files without a name, allocation, FIFOs, extended attributes,
-    devices, other roots: as on Linux.
+    devices, other roots, leases of files: as on Linux.
     """
     programs = [build_programs() / "glibc-static" / name for name in ("diskcalls", "xattrs")]
-    others = [build_programs() / "glibc-static" / name for name in ("fifos", "inotifys")]
+    others = [build_programs() / "glibc-static" / name for name in ("fifos", "inotifys", "leases")]
     roots = build_programs() / "glibc-static/roots"
     tree = image.Tree()
     for path in (*programs, *others, roots):

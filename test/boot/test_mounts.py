@@ -8,11 +8,12 @@ import subprocess
 import time
 
 import pytest
-from boot import Running, image, packages, wait_for
+from boot import Running, build_programs, image, packages, wait_for
 from test_disk import check_clean
 
 BUSYBOX = packages.require("busybox")[0]
 FLOCK = "/usr/bin/flock"  # of util-linux: busybox may come without it
+LEASES = build_programs() / "glibc-static/leases"
 LIMIT_S = 300.0
 
 WALK = r"""
@@ -85,6 +86,7 @@ def make_image(path, tree: dict[str, str | None], links: dict[str, str], program
         packed.add_program(BUSYBOX)
         packed.add_program("/bin/sh")
         packed.add_program(FLOCK)
+        packed.add_program(str(LEASES))
         packed.stage(str(stage))
     for name, text in tree.items():
         if text is None:
@@ -123,6 +125,7 @@ def test_a_cluster_with_mounts(images):
     try:
         walked(running)
         shared_by_processors(running)
+        leased(running)
         locked_by_processors(running)
         a_node_is_lost(running)
     finally:
@@ -158,6 +161,12 @@ def flock(running: Running, node: str, file: str, then: str):
 
 def said(capture) -> bytes:
     return bytes(capture.data[1])
+
+
+def leased(running: Running) -> None:
+    """Of a file that another processor may open no lease is promised; of one in memory it is."""
+    said = on(running, "p0", f"{LEASES} /data one; {LEASES} /tmp one; {LEASES} /dev/shm one")
+    assert said.checked() == b"one: -1 Invalid argument\n" * 2 + b"one: 0\n"
 
 
 def locked_by_processors(running: Running) -> None:

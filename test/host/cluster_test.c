@@ -184,6 +184,8 @@ static void expect_everybody(struct ktest *t)
 	EXPECT_EQ(t, ids[0], MEMORY_A);
 	EXPECT_EQ(t, ids[1], MEMORY_B);
 	EXPECT_EQ(t, cluster_nodes(NODE_ROLE_PROCESSOR, ids, 4), 1);
+	EXPECT_TRUE(t, cluster_has_one(NODE_ROLE_PROCESSOR) && gpm_one_processor());
+	EXPECT_FALSE(t, cluster_has_one(NODE_ROLE_MEMORY));
 	EXPECT_EQ(t, ids[0], PROCESSOR);
 	EXPECT_EQ(t, cluster_nodes(NODE_ROLE_STORAGE, ids, 4), 1);
 	EXPECT_EQ(t, ids[0], HOST);

@@ -15,6 +15,7 @@
 #define POLLRDBAND 0x80u
 #define POLLWRNORM 0x100u
 #define POLLWRBAND 0x200u
+#define POLLMSG    0x400u
 #define POLLRDHUP  0x2000u
 
 struct linux_pollfd {

@@ -109,6 +109,7 @@ struct linux_stack {
 #define CLD_CONTINUED 6
 #define POLL_IN       1
 #define POLL_OUT      2
+#define POLL_MSG      3
 
 /* The first 48 bytes, all that the kernel fills; the other 80 are zero. */
 struct linux_siginfo {

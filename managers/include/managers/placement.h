@@ -24,6 +24,9 @@ uint32_t gsm_storage_for(const char *at);
 /* Where the file systems beside the root's are mounted, in no order; NULL: there are no more. */
 const char *gsm_mount_at(size_t i);
 
+/* GPM: was the cluster made with one processor? No second one comes to it then. */
+bool gpm_one_processor(void);
+
 /*
  * GPM: processor node for a new program of @vnode, from approximate load reports: one of those on
  * which the vNode is placed. 0; -ENOSYS: this node does not host the managers; -EHOSTDOWN: there is

@@ -109,23 +109,40 @@ static bool take(struct notice *n)
 	return taken;
 }
 
-static void send_one(const struct notice *n, int code)
+static uint32_t band_of(int code)
+{
+	switch (code) {
+	case POLL_IN:
+		return POLLIN | POLLRDNORM;
+	case POLL_OUT:
+		return POLLOUT | POLLWRNORM | POLLWRBAND;
+	default:
+		ASSERT(code == POLL_MSG);
+		return POLLIN | POLLRDNORM | POLLMSG;
+	}
+}
+
+void async_tell(const struct file_owner *owner, int signo, int fd, int code)
 {
 	struct linux_siginfo info = { .signo = SIGIO, .code = SI_KERNEL };
 
-	if (n->signo) {
-		info = (struct linux_siginfo){ .signo = n->signo, .code = code };
-		info.band =
-			code == POLL_IN ? POLLIN | POLLRDNORM : POLLOUT | POLLWRNORM | POLLWRBAND;
-		info.fd = n->fd;
+	if (signo) {
+		info = (struct linux_siginfo){ .signo = signo, .code = code };
+		info.band = band_of(code);
+		info.fd = fd;
 		/* These signals give codes a meaning of their own. */
-		if (n->signo != SIGIO &&
-		    (SIGMASK(n->signo) &
+		if (signo != SIGIO &&
+		    (SIGMASK(signo) &
 		     (SIGMASK(SIGILL) | SIGMASK(SIGFPE) | SIGMASK(SIGSEGV) | SIGMASK(SIGBUS) |
 		      SIGMASK(SIGTRAP) | SIGMASK(SIGCHLD) | SIGMASK(SIGSYS))))
 			info.code = SI_SIGIO;
 	}
-	owner_signal(&n->owner, &info);
+	owner_signal(owner, &info);
+}
+
+static void send_one(const struct notice *n, int code)
+{
+	async_tell(&n->owner, n->signo, n->fd, code);
 }
 
 static void send(const struct notice *n)

@@ -23,6 +23,11 @@ struct file_owner async_owner(struct file *f);
 void async_set_signal(struct file *f, int signo);
 int async_signal(struct file *f);
 /*
+ * Signal @owner about descriptor @fd: @signo as F_SETSIG says it (0: SIGIO that says nothing),
+ * @code POLL_IN, POLL_OUT or POLL_MSG. Any thread.
+ */
+void async_tell(const struct file_owner *owner, int signo, int fd, int code);
+/*
  * Wait until all that was noticed so far has been sent: a call that makes a file ready has sent the
  * signal before it returns.
  */

@@ -6,6 +6,7 @@
 #include <kernel/initcall.h>
 #include <kernel/random.h>
 #include <lib/string.h>
+#include <processor/ipc/filelease.h>
 #include <processor/mm/commit.h>
 #include <processor/mm/kmem.h>
 #include <processor/process/core.h>
@@ -289,10 +290,27 @@ static const struct pseudo_node inotify_nodes[] = {
 	{ 0 },
 };
 
+static SHOW(show_lease_break_time)
+{
+	text_printf(t, "%u\n", READ_ONCE(filelease_break_s));
+	return 0;
+}
+
+static int store_lease_break_time(const struct pseudo_subject *s, const char *buf, size_t len)
+{
+	uint64_t value;
+	const int err = text_number(buf, len, INT32_MAX, &value);
+
+	if (!err)
+		WRITE_ONCE(filelease_break_s, (uint32_t)value);
+	return err;
+}
+
 static const struct pseudo_node fs_nodes[] = {
 	PSEUDO_FILE("file-max", 0444, show_file_max),
 	PSEUDO_FILE("file-nr", 0444, show_file_nr),
 	PSEUDO_DIR("inotify", inotify_nodes),
+	PSEUDO_WRITABLE("lease-break-time", 0644, show_lease_break_time, store_lease_break_time),
 	PSEUDO_FILE("nr_open", 0444, show_nr_open),
 	PSEUDO_FILE("pipe-max-size", 0444, show_pipe_max),
 	PSEUDO_FILE("protected_hardlinks", 0444, show_zero),

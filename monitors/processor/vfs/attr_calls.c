@@ -8,6 +8,7 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/string.h>
+#include <processor/ipc/filelease.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -378,7 +379,13 @@ static int truncate_path(const struct path *at, uint64_t size)
 	err = inode_permission(at->inode, &cred, &at->attr, FS_MAY_WRITE);
 	if (!err && size > at->attr.size)
 		err = file_size_allowed(size);
-	return err ? err : change(at, &ch);
+	if (!err)
+		err = filelease_open_begin(at->inode, true, false);
+	if (err)
+		return err;
+	err = change(at, &ch);
+	filelease_open_end(at->inode, true);
+	return err;
 }
 
 /* truncate(path, len) */

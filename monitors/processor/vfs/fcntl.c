@@ -2,13 +2,14 @@
 /*
  * fcntl, and the ioctls that every file has.
  *
- * Limits:	no leases, no directory notification.
+ * Limits:	no directory notification.
  */
 #include <abi/fcntl.h>
 #include <abi/ioctl.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <processor/ipc/async.h>
+#include <processor/ipc/filelease.h>
 #include <processor/ipc/filelock.h>
 #include <processor/ipc/pipe.h>
 #include <processor/process/process.h>
@@ -155,6 +156,10 @@ static long on_file(struct file *f, int fd, uint32_t cmd, uint64_t arg)
 		return pipe_of(f) ? pipe_set_size(pipe_of(f), (uint32_t)arg) : -EBADF;
 	case F_GETPIPE_SZ:
 		return pipe_of(f) ? pipe_size(pipe_of(f)) : -EBADF;
+	case F_SETLEASE:
+		return filelease_set(f, fd, (uint32_t)arg);
+	case F_GETLEASE:
+		return filelease_get(f);
 	default:
 		return fcntl_lock(f, fd, cmd, arg);
 	}

@@ -14,6 +14,7 @@
 #include <mm/frame.h>
 #include <processor/account/account.h>
 #include <processor/excache/excache.h>
+#include <processor/ipc/filelease.h>
 #include <processor/ipc/filelock.h>
 #include <processor/process/process.h>
 
@@ -81,6 +82,10 @@ void file_put(struct file *f)
 		async_file_gone(f);
 	if (f->has_locks)
 		filelock_drop(f, f);
+	if (f->lease)
+		filelease_file_gone(f);
+	if (f->counted)
+		filelease_open_end(f->inode, file_writable(f));
 	if (f->ops->release)
 		f->ops->release(f);
 	if (f->object)

@@ -29,6 +29,7 @@
 struct dir_sink;
 struct file;
 struct inode;
+struct inode_leases;
 struct path;
 
 struct fs_type {             /* one file system, mounted at one place of each vNode */
@@ -246,6 +247,9 @@ struct inode {
 	refcount_t refs;
 	uint32_t mode;                   /* const: type bits only */
 	const struct inode_watch *watch; /* atomic: somebody watches it (notify.h); or NULL */
+	/* Of a regular file: open files that may write, and others. Atomic. */
+	uint32_t nr_writers, nr_readers;
+	struct inode_leases *leases; /* filelease.c's lock; or NULL, which is read without it */
 };
 
 static inline void inode_init(struct inode *inode, const struct fs_type *type,
@@ -255,6 +259,8 @@ static inline void inode_init(struct inode *inode, const struct fs_type *type,
 	inode->type = type;
 	inode->mode = mode & S_IFMT;
 	inode->watch = NULL;
+	inode->nr_writers = inode->nr_readers = 0;
+	inode->leases = NULL;
 	refcount_set(&inode->refs, 1);
 }
 

@@ -13,6 +13,7 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/ipc/filelease.h>
 #include <processor/process/process.h>
 #include <processor/tty/tty.h>
 
@@ -95,7 +96,11 @@ static struct file *open_inode(struct inode *inode, const char *text, const stru
 	f->inode = inode;
 	inode_get(inode);
 	f->attr = *attr;
-	if (!plain)
+	if (!plain && inode->mode == S_IFREG) {
+		err = filelease_open_begin(inode, file_writable(f), flags & O_NONBLOCK);
+		f->counted = !err;
+	}
+	if (!err && !plain)
 		err = inode->ops->open ? inode->ops->open(inode, f) : -ENXIO;
 	if (!err && !plain && !(flags & O_NOCTTY))
 		tty_opened(f);
@@ -110,13 +115,20 @@ static struct file *open_inode(struct inode *inode, const char *text, const stru
 	return ERR_PTR(err);
 }
 
-static int truncate_opened(struct inode *inode)
+static int truncate_opened(struct inode *inode, bool nonblock)
 {
 	const struct attr_change ch = { .valid = ATTR_SIZE };
+	int err;
 
-	if (inode->mode != S_IFREG)
+	if (inode->mode != S_IFREG || !inode->ops->setattr)
 		return 0;
-	return inode->ops->setattr ? inode->ops->setattr(inode, &ch) : 0;
+	/* The file may be open for reading only. */
+	err = filelease_open_begin(inode, true, nonblock);
+	if (err)
+		return err;
+	err = inode->ops->setattr(inode, &ch);
+	filelease_open_end(inode, true);
+	return err;
 }
 
 /* Errors of opening a file that is there, but for permissions. */
@@ -157,7 +169,7 @@ static struct file *open_existing(const struct fs_cred *cred, const struct path 
 		return ERR_PTR(err);
 	f = open_inode(at->inode, at->text, &at->attr, flags);
 	if (!IS_ERR(f) && (flags & O_TRUNC) && !(flags & O_PATH)) {
-		err = truncate_opened(at->inode);
+		err = truncate_opened(at->inode, flags & O_NONBLOCK);
 		if (err) {
 			file_put(f);
 			return ERR_PTR(err);

@@ -87,6 +87,8 @@ uint32_t cluster_epoch(void);
 
 /* Ids of the live members of a role, ascending, up to @max; returns how many there are. */
 size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max);
+/* Was the cluster made with one node of @role, and has it no more? False while there is no view. */
+bool cluster_has_one(enum node_role role);
 
 /*
  * Wait until @is_so, which is looked at after each new view, or until this node is fenced. 0;
