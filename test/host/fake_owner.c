@@ -9,6 +9,7 @@
  */
 #include "fake_owner.h"
 #include "fake_map.h"
+#include "fake_threads.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -626,7 +627,7 @@ static bool times_out(const struct fake_call *fc)
 	       ++fake.nr_fetches % fake.timeout_every == 0;
 }
 
-static void *call_thread(void *arg)
+static void call_thread(void *arg)
 {
 	struct fake_call *fc = arg;
 	void *late_reply = NULL;
@@ -667,7 +668,6 @@ static void *call_thread(void *arg)
 		fc->call.release(&fc->call);
 	rpc_call_put(&fc->call);
 	__atomic_sub_fetch(&fake.under_way, 1, __ATOMIC_RELEASE);
-	return NULL;
 }
 
 /* --- <net/rpc.h> --------------------------------------------------------------------- */
@@ -703,7 +703,7 @@ static void home_call_serve(struct fake_call *fc)
 	complete_all(&fc->done);
 }
 
-static void *home_call_thread(void *arg)
+static void home_call_thread(void *arg)
 {
 	struct fake_call *fc = arg;
 
@@ -711,14 +711,11 @@ static void *home_call_thread(void *arg)
 	home_call_serve(fc);
 	rpc_call_put(&fc->call);
 	__atomic_sub_fetch(&fake.under_way, 1, __ATOMIC_RELEASE);
-	return NULL;
 }
 
 int rpc_call_submit(struct rpc_call *call)
 {
 	struct fake_call *fc = container_of(call, struct fake_call, call);
-	pthread_t t;
-
 	const bool home = call->cls == RPC_CLASS_CONTROL && call->opcode != PM_CREDIT;
 
 	if (home && is_full())
@@ -732,9 +729,7 @@ int rpc_call_submit(struct rpc_call *call)
 		fc->sges[i] = call->bulk[i];
 	refcount_inc(&fc->refs);
 	__atomic_add_fetch(&fake.under_way, 1, __ATOMIC_ACQUIRE);
-	if (pthread_create(&t, NULL, home ? home_call_thread : call_thread, fc))
-		abort();
-	pthread_detach(t);
+	fake_thread_run(home ? home_call_thread : call_thread, fc);
 	return 0;
 }
 

@@ -15,7 +15,8 @@ processor-objs    := monitors/processor/account/account.o \
 	test/host/account_mm_test.o test/host/ahead_test.o test/host/around_test.o \
 	test/host/aspace_test.o test/host/attach_test.o \
 	test/host/excache_test.o test/host/file_dirty_test.o \
-	test/host/fake_map.o test/host/fake_owner.o test/host/fork_test.o test/host/kill_test.o \
+	test/host/fake_map.o test/host/fake_owner.o test/host/fake_threads.o \
+	test/host/fork_test.o test/host/kill_test.o \
 	test/host/lease_test.o test/host/loss_test.o test/host/policy_test.o \
 	test/host/range_test.o test/host/reclaim_test.o test/host/shared_test.o \
 	test/host/silence_test.o \

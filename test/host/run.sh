@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Run the host test programs: run.sh GLOB PROGRAM...
-# Each runs in turn (they use threads of their own); all run even when one fails. The last line
-# sums up what cmocka counted.
+# One more than there are CPUs run at a time, as several mostly wait. All run even when one fails;
+# their outputs come in the order of the programs. The last line sums up what cmocka counted.
 set -u
 
 glob=$1
@@ -12,36 +12,59 @@ passed=0
 failed=0
 skipped=0
 broken=()
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
 
-count() { # label: the number in cmocka's closing line
-	sed -n "s/^\[ *$1 *\] *\([0-9][0-9]*\) test(s).*/\1/p" "$log" | tail -n 1
+# The program's output and its exit status, each in a file.
+run() { # number program
+	"$2" "$glob" > "$logs/$1" 2>&1
+	echo $? > "$logs/$1.status"
 }
 
-for program; do
-	"$program" "$glob" > "$log" 2>&1
-	status=$?
-	if grep -q '^\[==========\] Running 0 test' "$log" && [ $status -eq 0 ]; then
-		continue
+count() { # log label: the number in cmocka's closing line
+	sed -n "s/^\[ *$2 *\] *\([0-9][0-9]*\) test(s).*/\1/p" "$1" | tail -n 1
+}
+
+report() { # number program
+	local log=$logs/$1 status p f s
+	status=$(cat "$log.status")
+	if [ "$status" -eq 0 ] && grep -q '^\[==========\] Running 0 test' "$log"; then
+		return
 	fi
 	# A good run shows its closing lines, a bad one everything.
-	if [ $status -eq 0 ]; then
-		basename "$program"
+	if [ "$status" -eq 0 ]; then
+		basename "$2"
 		grep -E '^\[(==========|  PASSED  |  SKIPPED )\].*(run\.|[0-9] test\(s\)\.)' "$log"
 	else
 		cat "$log"
-		broken+=("$(basename "$program")")
+		broken+=("$(basename "$2")")
 	fi
-	p=$(count PASSED)
-	f=$(count FAILED)
-	s=$(count SKIPPED)
+	p=$(count "$log" PASSED)
+	f=$(count "$log" FAILED)
+	s=$(count "$log" SKIPPED)
 	passed=$((passed + ${p:-0}))
 	failed=$((failed + ${f:-0}))
 	skipped=$((skipped + ${s:-0}))
-	if [ $status -ne 0 ] && [ "${f:-0}" -eq 0 ]; then
+	if [ "$status" -ne 0 ] && [ "${f:-0}" -eq 0 ]; then
 		failed=$((failed + 1)) # it crashed, or a sanitizer ended it
 	fi
+}
+
+at_once=$(($(nproc) + 1))
+n=0
+for program; do
+	while [ "$(jobs -rp | wc -l)" -ge $at_once ]; do
+		wait -n
+	done
+	run $n "$program" &
+	n=$((n + 1))
+done
+wait
+
+n=0
+for program; do
+	report $n "$program"
+	n=$((n + 1))
 done
 
 echo "host tests: $passed passed, $failed failed, $skipped skipped"
