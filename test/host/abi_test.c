@@ -11,6 +11,7 @@
 #include <abi/ioctl.h>
 #include <abi/ipc.h>
 #include <abi/mman.h>
+#include <abi/mqueue.h>
 #include <abi/net.h>
 #include <abi/netlink.h>
 #include <abi/poll.h>

@@ -22,6 +22,7 @@
 #include <linux/membarrier.h>
 #include <linux/memfd.h>
 #include <linux/mman.h>
+#include <linux/mqueue.h>
 #include <linux/msg.h>
 #include <linux/personality.h>
 #include <linux/poll.h>
@@ -107,6 +108,7 @@ const struct abi_number abi_uapi[] = {
 #include <abi/inotify.h>
 #include <abi/ioctl.h>
 #include <abi/ipc.h>
+#include <abi/mqueue.h>
 #include <abi/netlink.h>
 #include <abi/poll.h>
 #include <abi/prctl.h>
@@ -134,6 +136,10 @@ SAME_MEMBER(flock, pid, struct flock, l_pid);
 SAME_SIZE(inotify_event, struct inotify_event);
 SAME_MEMBER(inotify_event, mask, struct inotify_event, mask);
 SAME_MEMBER(inotify_event, len, struct inotify_event, len);
+
+SAME_SIZE(mq_attr, struct mq_attr);
+SAME_MEMBER(mq_attr, maxmsg, struct mq_attr, mq_maxmsg);
+SAME_MEMBER(mq_attr, curmsgs, struct mq_attr, mq_curmsgs);
 
 SAME_SIZE(iovec, struct iovec);
 SAME_MEMBER(iovec, len, struct iovec, iov_len);

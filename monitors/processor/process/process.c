@@ -27,9 +27,10 @@
 #include "core.h"
 #include "process_private.h"
 
-#define NOFILE_SOFT 1024
-#define NOFILE_HARD 1048576
-#define STACK_SOFT  (8ull << 20)
+#define NOFILE_SOFT    1024
+#define NOFILE_HARD    1048576
+#define STACK_SOFT     (8ull << 20)
+#define MSGQUEUE_BYTES 819200 /* as Linux: some messages of the default size */
 
 COUNTER(process_started, "process.started", "programs started");
 
@@ -187,6 +188,7 @@ static void set_rlimits(struct process *p)
 		(struct linux_rlimit){ signal_queue_limit(), signal_queue_limit() };
 	p->rlimits[RLIMIT_NPROC] =
 		(struct linux_rlimit){ fork_max_tasks() / 2, fork_max_tasks() / 2 };
+	p->rlimits[RLIMIT_MSGQUEUE] = (struct linux_rlimit){ MSGQUEUE_BYTES, MSGQUEUE_BYTES };
 	p->rlimits[RLIMIT_NICE] = (struct linux_rlimit){ 0, 0 };
 	p->rlimits[RLIMIT_RTPRIO] = (struct linux_rlimit){ 0, 0 };
 }

@@ -169,15 +169,8 @@ static void lose(struct socket *s)
 		socket_shut(s, 0, ENOBUFS);
 }
 
-static int enqueue(struct socket *s, const void *data, size_t len)
+static void push(struct socket *s, struct sock_msg *msg)
 {
-	struct sock_msg *msg;
-
-	if (READ_ONCE(s->queued) >= READ_ONCE(s->rcvbuf))
-		return -ENOBUFS;
-	msg = sock_msg_copy_of(data, len, kmem_account_of(s));
-	if (IS_ERR(msg))
-		return PTR_ERR(msg);
 	spin_lock(&s->lock);
 	if (!s->dead) {
 		sock_queue_push_locked(s, msg);
@@ -188,6 +181,18 @@ static int enqueue(struct socket *s, const void *data, size_t len)
 		sock_msg_free(msg);
 	else
 		socket_wake(&s->rd_wait);
+}
+
+static int enqueue(struct socket *s, const void *data, size_t len)
+{
+	struct sock_msg *msg;
+
+	if (READ_ONCE(s->queued) >= READ_ONCE(s->rcvbuf))
+		return -ENOBUFS;
+	msg = sock_msg_copy_of(data, len, kmem_account_of(s));
+	if (IS_ERR(msg))
+		return PTR_ERR(msg);
+	push(s, msg);
 	return 0;
 }
 
@@ -383,6 +388,21 @@ static const struct socket_ops *netlink_choose(uint32_t type, uint32_t *protocol
 	if (*protocol >= PROTOCOLS || *protocol != NETLINK_ROUTE)
 		return ERR_PTR(-EPROTONOSUPPORT);
 	return &netlink_ops;
+}
+
+int netlink_check(const struct file *f)
+{
+	const struct socket *s = socket_of(f);
+
+	if (!s)
+		return -ENOTSOCK;
+	return s->ops == &netlink_ops ? 0 : -EINVAL;
+}
+
+void netlink_deliver(struct file *f, struct sock_msg *msg)
+{
+	ASSERT(!netlink_check(f));
+	push(socket_of(f), msg);
 }
 
 static const struct socket_family netlink_family = {

@@ -274,6 +274,8 @@ static void file_close(struct files *fs, struct file *f)
 	 */
 	if (filelock_any_posix())
 		filelock_drop(f, fs);
+	if (f->ops->closed)
+		f->ops->closed(f);
 	file_put(f);
 }
 

@@ -46,6 +46,7 @@ struct file_ops {
 	/* The same for POLLOUT where that is another queue; NULL: it is not. */
 	struct waitqueue *(*poll_wait_out)(struct file *f);
 	void (*release)(struct file *f); /* nothing */
+	void (*closed)(struct file *f);  /* a descriptor of it has been closed; nothing */
 	bool poll_by_process;            /* the queue to wait at belongs to the calling process */
 	bool async;                      /* O_ASYNC works */
 	/* For a file with O_ASYNC and no owner: the group that becomes it; NULL: none does. */
