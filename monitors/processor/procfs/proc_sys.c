@@ -7,6 +7,7 @@
 #include <kernel/random.h>
 #include <lib/string.h>
 #include <processor/ipc/filelease.h>
+#include <processor/ipc/mqueue.h>
 #include <processor/mm/commit.h>
 #include <processor/mm/kmem.h>
 #include <processor/process/core.h>
@@ -290,6 +291,38 @@ static const struct pseudo_node inotify_nodes[] = {
 	{ 0 },
 };
 
+#define MQUEUE_LIMIT(name, min, max)                                                            \
+	static SHOW(show_mq_##name)                                                             \
+	{                                                                                       \
+		text_printf(t, "%u\n", READ_ONCE(mqueue_limits.name));                          \
+		return 0;                                                                       \
+	}                                                                                       \
+	static int store_mq_##name(const struct pseudo_subject *s, const char *buf, size_t len) \
+	{                                                                                       \
+		uint64_t value;                                                                 \
+		const int err = text_number(buf, len, (max), &value);                           \
+                                                                                                \
+		if (err || (int64_t)value < (min))                                              \
+			return err ? err : -EINVAL;                                             \
+		WRITE_ONCE(mqueue_limits.name, (uint32_t)value);                                \
+		return 0;                                                                       \
+	}
+
+MQUEUE_LIMIT(queues_max, 0, INT32_MAX)
+MQUEUE_LIMIT(msg_max, 1, MQUEUE_HARD_MSG)
+MQUEUE_LIMIT(msg_default, 1, MQUEUE_HARD_MSG)
+MQUEUE_LIMIT(msgsize_max, MQUEUE_MIN_MSGSIZE, MQUEUE_HARD_MSGSIZE)
+MQUEUE_LIMIT(msgsize_default, MQUEUE_MIN_MSGSIZE, MQUEUE_HARD_MSGSIZE)
+
+static const struct pseudo_node mqueue_nodes[] = {
+	PSEUDO_WRITABLE("msg_default", 0644, show_mq_msg_default, store_mq_msg_default),
+	PSEUDO_WRITABLE("msg_max", 0644, show_mq_msg_max, store_mq_msg_max),
+	PSEUDO_WRITABLE("msgsize_default", 0644, show_mq_msgsize_default, store_mq_msgsize_default),
+	PSEUDO_WRITABLE("msgsize_max", 0644, show_mq_msgsize_max, store_mq_msgsize_max),
+	PSEUDO_WRITABLE("queues_max", 0644, show_mq_queues_max, store_mq_queues_max),
+	{ 0 },
+};
+
 static SHOW(show_lease_break_time)
 {
 	text_printf(t, "%u\n", READ_ONCE(filelease_break_s));
@@ -311,6 +344,7 @@ static const struct pseudo_node fs_nodes[] = {
 	PSEUDO_FILE("file-nr", 0444, show_file_nr),
 	PSEUDO_DIR("inotify", inotify_nodes),
 	PSEUDO_WRITABLE("lease-break-time", 0644, show_lease_break_time, store_lease_break_time),
+	PSEUDO_DIR("mqueue", mqueue_nodes),
 	PSEUDO_FILE("nr_open", 0444, show_nr_open),
 	PSEUDO_FILE("pipe-max-size", 0444, show_pipe_max),
 	PSEUDO_FILE("protected_hardlinks", 0444, show_zero),

@@ -161,6 +161,12 @@ static const struct hint hints[] = {
 	{ "msgsnd", "YblJ", 8 },
 	{ "msgrcv", "YblNJ", 8 },
 	{ "msgctl", "Yhp", 8 },
+	{ "mq_open", "sOop", 8 },
+	{ "mq_unlink", "s", 4 },
+	{ "mq_timedsend", "fblNt", 12 },
+	{ "mq_timedreceive", "fblpt", 12 },
+	{ "mq_notify", "fG", 8 },
+	{ "mq_getsetattr", "fpp", 6 },
 	{ "ptrace", "XPzp", 24 },
 };
 

@@ -86,7 +86,8 @@ static long make_fd(unsigned int i)
 	case 29:
 		return RAW(SYS_inotify_init1, O_NONBLOCK);
 	case 30:
-		return RAW(SYS_socket, 1, 1, 0);
+		return i < 32 ? RAW(SYS_socket, 1, 1, 0)
+			      : RAW(SYS_mq_open, (long)"a", O_RDWR | O_CREAT | O_NONBLOCK, 0600, 0);
 	default:
 		return from_path("fifo", O_RDWR);
 	}
