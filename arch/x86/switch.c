@@ -18,6 +18,9 @@
 
 static DEFINE_PERCPU(uint64_t, loaded_fs_base);
 static DEFINE_PERCPU(uint64_t, loaded_gs_base);
+static DEFINE_PERCPU(bool, loaded_no_tsc);
+
+#define CR4_TSD BIT64(2)
 
 /* As switch_context() leaves it: six registers, then the return address. */
 uint64_t thread_stack_init(uint64_t top)
@@ -44,6 +47,18 @@ static void load_bases(const struct user_context *u)
 	}
 }
 
+static void load_tsc(bool no_tsc)
+{
+	uint64_t cr4;
+
+	if (likely(percpu_read(loaded_no_tsc) == no_tsc))
+		return;
+	__asm__ volatile("mov %%cr4, %0" : "=r"(cr4));
+	cr4 = no_tsc ? cr4 | CR4_TSD : cr4 & ~CR4_TSD;
+	__asm__ volatile("mov %0, %%cr4" ::"r"(cr4) : "memory");
+	percpu_write(loaded_no_tsc, no_tsc);
+}
+
 void thread_switch_arch(struct thread *prev, struct thread *next)
 {
 	ASSERT(!local_irqs_enabled());
@@ -56,6 +71,7 @@ void thread_switch_arch(struct thread *prev, struct thread *next)
 	if (next->user.pgtable) {
 		pgtable_activate(next->user.pgtable);
 		load_bases(&next->user);
+		load_tsc(next->user.no_tsc);
 	}
 	if (next->user.fpu)
 		fpu_switch_in(next->user.fpu);
@@ -75,6 +91,7 @@ void thread_set_user(struct pgtable *pt, struct fpu_state *fpu)
 		t->user.pgtable = pt;
 		pgtable_activate(pt);
 		load_bases(&t->user);
+		load_tsc(t->user.no_tsc);
 		flags = local_irq_save();
 		timer_tick_start();
 		local_irq_restore(flags);
@@ -115,6 +132,21 @@ void thread_set_gs_base(uint64_t base)
 	t->user.gs_base = base;
 	load_bases(&t->user);
 	preempt_enable();
+}
+
+void thread_set_tsc(bool allowed)
+{
+	struct thread *t = thread_current();
+
+	preempt_disable();
+	t->user.no_tsc = !allowed;
+	load_tsc(!allowed);
+	preempt_enable();
+}
+
+bool thread_tsc_allowed(void)
+{
+	return !thread_current()->user.no_tsc;
 }
 
 /* User code cannot change the bases by itself: CR4.FSGSBASE is off. */

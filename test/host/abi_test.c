@@ -9,6 +9,7 @@
 #include <abi/in.h>
 #include <abi/inotify.h>
 #include <abi/ioctl.h>
+#include <abi/ioprio.h>
 #include <abi/ipc.h>
 #include <abi/mman.h>
 #include <abi/mqueue.h>

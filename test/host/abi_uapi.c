@@ -16,6 +16,7 @@
 #include <linux/fs.h>
 #include <linux/futex.h>
 #include <linux/inotify.h>
+#include <linux/ioprio.h>
 #include <linux/ipc.h>
 #include <linux/limits.h>
 #include <linux/magic.h>
@@ -54,6 +55,13 @@
 #include "abi_numbers.h"
 
 /* Enumerations, which the table below cannot ask for otherwise. */
+#define IOPRIO_CLASS_BE                           IOPRIO_CLASS_BE
+#define IOPRIO_CLASS_IDLE                         IOPRIO_CLASS_IDLE
+#define IOPRIO_CLASS_NONE                         IOPRIO_CLASS_NONE
+#define IOPRIO_CLASS_RT                           IOPRIO_CLASS_RT
+#define IOPRIO_WHO_PGRP                           IOPRIO_WHO_PGRP
+#define IOPRIO_WHO_PROCESS                        IOPRIO_WHO_PROCESS
+#define IOPRIO_WHO_USER                           IOPRIO_WHO_USER
 #define ADDR_NO_RANDOMIZE                         ADDR_NO_RANDOMIZE
 #define READ_IMPLIES_EXEC                         READ_IMPLIES_EXEC
 #define STICKY_TIMEOUTS                           STICKY_TIMEOUTS

@@ -63,6 +63,7 @@ struct user_context {
 	struct pgtable *pgtable; /* NULL: kernel thread */
 	struct fpu_state *fpu;
 	uint64_t fs_base;
+	bool no_tsc;             /* RDTSC in user mode faults */
 	uint64_t gs_base;        /* the user's; lives in MSR_KERNEL_GS_BASE while in the kernel */
 	struct debug_regs debug; /* of THREAD_F_DEBUG */
 };
@@ -200,6 +201,9 @@ void thread_set_user(struct pgtable *pt, struct fpu_state *fpu);
 void thread_clear_user(void);
 void thread_set_fs_base(uint64_t base);
 void thread_set_gs_base(uint64_t base);
+/* May user code read the time stamp counter (else RDTSC faults: #GP)? */
+void thread_set_tsc(bool allowed);
+bool thread_tsc_allowed(void);
 /* The current values (user code may have changed them with wrfsbase). */
 uint64_t thread_fs_base(void);
 uint64_t thread_gs_base(void);

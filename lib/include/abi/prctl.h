@@ -45,7 +45,8 @@
 #define PR_CAP_AMBIENT_CLEAR_ALL 4
 
 /* PR_SET_TSC */
-#define PR_TSC_ENABLE 1u
+#define PR_TSC_ENABLE  1u
+#define PR_TSC_SIGSEGV 2u
 
 /* PR_MCE_KILL_GET */
 #define PR_MCE_KILL_DEFAULT 2

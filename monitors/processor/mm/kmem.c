@@ -16,14 +16,16 @@
 
 #include "aspace.h"
 
-#define SPACE_BYTES  4096u /* of one space: what it always has */
-#define VMA_BATCH    32u
-#define FIRST_TABLES 8u /* what a small program needs */
-#define TABLE_BATCH  16u
-#define FEW_TABLES   64u /* a space may have so many in any case */
+#define SPACE_BYTES   4096u /* of one space: what it always has */
+#define MAP_COUNT_MIN 256
+#define MAP_COUNT_MAX (1u << 24)
+#define VMA_BATCH     32u
+#define FIRST_TABLES  8u /* what a small program needs */
+#define TABLE_BATCH   16u
+#define FEW_TABLES    64u /* a space may have so many in any case */
 
-static uint32_t max_map_count = 65530;
-BOOT_PARAM_RANGE("vm.max_map_count", u32, max_map_count, 256, 1u << 24,
+static uint32_t max_map_count = 65530; /* atomic */
+BOOT_PARAM_RANGE("vm.max_map_count", u32, max_map_count, MAP_COUNT_MIN, MAP_COUNT_MAX,
 		 "mappings that one address space may have");
 
 COUNTER(kmem_trims, "kmem.trims",
@@ -32,7 +34,15 @@ COUNTER(maps_refused, "kmem.maps_refused", "mappings refused, as their program h
 
 uint32_t kmem_max_map_count(void)
 {
-	return max_map_count;
+	return READ_ONCE(max_map_count);
+}
+
+int kmem_set_max_map_count(uint64_t nr)
+{
+	if (nr < MAP_COUNT_MIN || nr > MAP_COUNT_MAX)
+		return -EINVAL;
+	WRITE_ONCE(max_map_count, (uint32_t)nr);
+	return 0;
 }
 
 /* Its structures, vmas beside: the space, its object, its lease. */
@@ -95,7 +105,8 @@ int kmem_may_map(struct aspace *as)
 	const uint64_t nr = count_vmas(as) + 2;
 
 	assert_mutex_held(&as->map_lock);
-	if (nr <= max_map_count && (nr <= as->vmas_charged || !as->kmem || !charge_vmas(as, nr)))
+	if (nr <= kmem_max_map_count() &&
+	    (nr <= as->vmas_charged || !as->kmem || !charge_vmas(as, nr)))
 		return 0;
 	counter_inc(&maps_refused);
 	return -ENOMEM;

@@ -34,6 +34,8 @@ int kmem_may_map(struct aspace *as) __must_check;
 void kmem_unmapped(struct aspace *as);
 /* /proc/sys/vm/max_map_count */
 uint32_t kmem_max_map_count(void);
+/* For spaces that grow from now on. -EINVAL: fewer than programs need to start, or too many. */
+int kmem_set_max_map_count(uint64_t nr) __must_check;
 /*
  * Before a fault of @as: when memory is short and its page tables have much of it, they are emptied
  * and freed. They come back by faults that find the lines. No lock held.

@@ -113,6 +113,7 @@ struct task_start {
 	struct task *task;
 	struct fpu_state *fpu;
 	uint64_t fs_base, gs_base;
+	bool no_tsc;
 	bool announce; /* tell the launcher */
 	struct pt_regs regs;
 };
@@ -127,6 +128,7 @@ static void task_main(void *arg)
 	thread_set_user(READ_ONCE(t->process->as->pt), s.fpu); /* stays as long as the space */
 	thread_set_fs_base(s.fs_base);
 	thread_set_gs_base(s.gs_base);
+	thread_set_tsc(!s.no_tsc);
 	if (s.announce)
 		ctl_prog_started(t->process->program->prog, t->process->pid);
 	/* Linux does not tell either when this fails. */
@@ -432,6 +434,7 @@ static struct task_start *prepare_thread(struct task *t, const struct clone_spec
 		fpu_free(fpu);
 		return NULL;
 	}
+	start->no_tsc = !thread_tsc_allowed();
 	start->fs_base = (spec->flags & CLONE_SETTLS) ? spec->tls : thread_fs_base();
 	start->gs_base = thread_gs_base();
 	return start;

@@ -241,9 +241,13 @@ static long told_option(struct process *p, const struct syscall_args *args)
 	case PR_GET_TIMERSLACK:
 		return (long)task_current()->slack_ns;
 	case PR_GET_TSC:
-		return put_user_u32(PR_TSC_ENABLE, (void __user *)args->a[1]);
+		return put_user_u32(thread_tsc_allowed() ? PR_TSC_ENABLE : PR_TSC_SIGSEGV,
+				    (void __user *)args->a[1]);
 	case PR_SET_TSC:
-		return args->a[1] == PR_TSC_ENABLE ? 0 : -EINVAL;
+		if (args->a[1] != PR_TSC_ENABLE && args->a[1] != PR_TSC_SIGSEGV)
+			return -EINVAL;
+		thread_set_tsc(args->a[1] == PR_TSC_ENABLE);
+		return 0;
 	case PR_GET_TIMING:
 	case PR_GET_SECCOMP: /* there are no filters */
 		return 0;

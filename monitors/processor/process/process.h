@@ -191,6 +191,7 @@ struct task {
 	struct sem_undos *sem_undos;         /* own: <processor/ipc/sysv.h>; NULL: none */
 	uint64_t faults;                     /* own */
 	uint32_t policy;                     /* atomic: as sched_getscheduler() tells it */
+	uint16_t ioprio;                     /* atomic: ioprio.c */
 	uint64_t slack_ns, slack_default_ns; /* own: prctl(PR_SET_TIMERSLACK) */
 	struct strace_call *strace;          /* own: the call that is being logged */
 	struct task_trace trace;             /* as it says itself */

@@ -31,6 +31,7 @@ void sched_inherit(struct task *t)
 	thread_inherit_weight(t->thread);
 	t->policy = policy & ~(uint32_t)SCHED_RESET_ON_FORK; /* which is about real time */
 	t->slack_ns = t->slack_default_ns = task_current()->slack_ns;
+	t->ioprio = READ_ONCE(task_current()->ioprio);
 }
 
 /*

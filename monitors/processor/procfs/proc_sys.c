@@ -82,6 +82,14 @@ static SHOW(show_max_map_count)
 	return 0;
 }
 
+static int store_max_map_count(const struct pseudo_subject *s, const char *buf, size_t len)
+{
+	uint64_t nr;
+	const int err = text_number(buf, len, INT32_MAX, &nr);
+
+	return err ? err : kmem_set_max_map_count(nr);
+}
+
 static SHOW(show_file_max)
 {
 	text_printf(t, "%llu\n", (unsigned long long)file_max());
@@ -254,7 +262,7 @@ static const struct pseudo_node kernel_nodes[] = {
 };
 
 static const struct pseudo_node vm_nodes[] = {
-	PSEUDO_FILE("max_map_count", 0444, show_max_map_count),
+	PSEUDO_WRITABLE("max_map_count", 0644, show_max_map_count, store_max_map_count),
 	PSEUDO_FILE("mmap_min_addr", 0444, show_mmap_min_addr),
 	PSEUDO_WRITABLE("overcommit_kbytes", 0644, show_overcommit_kbytes, store_overcommit_kbytes),
 	PSEUDO_WRITABLE("overcommit_memory", 0644, show_overcommit, store_overcommit),

@@ -167,6 +167,8 @@ static const struct hint hints[] = {
 	{ "mq_timedreceive", "fblpt", 12 },
 	{ "mq_notify", "fG", 8 },
 	{ "mq_getsetattr", "fpp", 6 },
+	{ "ioprio_set", "NPx", 4 },
+	{ "ioprio_get", "NP", 4 },
 	{ "ptrace", "XPzp", 24 },
 };
 
