@@ -29,6 +29,7 @@ static int find_vma(struct aspace *as, uint64_t addr, struct vma *v)
 int futex_word_get(struct aspace *as, uint64_t addr, bool shared, struct futex_word *w)
 {
 	struct vma v;
+	uint32_t word;
 	int err;
 
 	if (addr & 3)
@@ -45,7 +46,11 @@ int futex_word_get(struct aspace *as, uint64_t addr, bool shared, struct futex_w
 	/* As Linux, which must be able to make a private copy to know the page. */
 	if (!(v.flags & VMA_SHARED) && !v.file && !(v.prot & VMA_PROT_WRITE))
 		err = -EFAULT;
-	if ((v.flags & VMA_SHARED) && v.file) {
+	/* The page may lie behind the end of its file. */
+	if (!err && (v.flags & VMA_SHARED) && v.file &&
+	    get_user_u32(&word, (const void __user *)addr))
+		err = -EFAULT;
+	if (!err && (v.flags & VMA_SHARED) && v.file) {
 		object_get(v.file);
 		w->key.object = v.file;
 		w->key.owner = v.file;

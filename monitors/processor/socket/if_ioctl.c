@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ioctl() of any socket about network interfaces: struct ifreq and struct ifconf. Programs can read
- * interfaces; none can change one.
+ * interfaces; none can change one: root is told EOPNOTSUPP.
  */
 #include <abi/net.h>
 #include <abi/socket.h>
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <processor/process/process.h>
 
 #include "interface.h"
 #include "ioctl_private.h"
@@ -130,6 +131,7 @@ long interface_ioctl(uint32_t cmd, uint64_t arg)
 {
 	struct inet_interface i;
 	struct linux_ifreq r;
+	bool sets = false;
 	int err;
 
 	switch (cmd) {
@@ -148,12 +150,24 @@ long interface_ioctl(uint32_t cmd, uint64_t arg)
 	case SIOCGIFTXQLEN:
 	case SIOCGIFMAP:
 		break;
+	case SIOCSIFFLAGS:
+	case SIOCSIFADDR:
+	case SIOCSIFDSTADDR:
+	case SIOCSIFBRDADDR:
+	case SIOCSIFNETMASK:
+	case SIOCSIFMETRIC:
+	case SIOCSIFMTU:
+	case SIOCSIFHWADDR:
+		sets = true;
+		break;
 	default:
 		return -ENOTTY;
 	}
 	err = copy_from_user(&r, (const void __user *)arg, sizeof(r));
 	if (err)
 		return err;
+	if (sets) /* they stay as the cluster was made */
+		return capable(CAP_NET_ADMIN) ? -EOPNOTSUPP : -EPERM;
 	r.name[sizeof(r.name) - 1] = '\0';
 	if (!find(&r, cmd == SIOCGIFNAME, &i))
 		return -ENODEV;

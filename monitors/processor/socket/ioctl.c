@@ -5,6 +5,7 @@
 #include "ioctl_private.h"
 
 #include <abi/ioctl.h>
+#include <abi/net.h>
 #include <arch/uaccess.h>
 
 #include "queue.h"
@@ -39,6 +40,11 @@ long socket_ioctl(struct socket *s, uint32_t cmd, uint64_t arg)
 			return -EINVAL;
 		n = s->ops->outq ? s->ops->outq(s)
 				 : (uint64_t)__atomic_load_n(&s->wmem, __ATOMIC_RELAXED);
+		break;
+	case SIOCATMARK:
+		if (s->type != SOCK_STREAM)
+			return -ENOTTY;
+		n = 0; /* there is no urgent data */
 		break;
 	default:
 		return s->ops->ioctl ? s->ops->ioctl(s, cmd, arg) : interface_ioctl(cmd, arg);
