@@ -135,12 +135,15 @@ uint64_t ext4_goal_of(const struct ext4_inode *in)
 uint64_t ext4_avail(const struct ext4_op *op, const struct ext4_inode *in)
 {
 	const struct ext4_fs *fs = op->fs;
-	uint64_t taken = fs->delayed - (in ? in->delayed : 0);
+	const uint64_t own = in ? in->delayed : 0, others = fs->delayed - own;
 	const uint64_t nr_free = ext4_free_blocks(fs);
+	uint64_t left = nr_free > others ? nr_free - others : 0, spare;
 
-	if (op->ch && !op->ch->privileged)
-		taken += fs->r_blocks;
-	return nr_free > taken ? nr_free - taken : 0;
+	if (!op->ch || op->ch->privileged || left <= own)
+		return left;
+	/* A promise is kept, also one that root got out of the reserved blocks. */
+	spare = left - own;
+	return own + (spare > fs->r_blocks ? spare - fs->r_blocks : 0);
 }
 
 bool ext4_has_busy(struct ext4_fs *fs)
@@ -299,8 +302,8 @@ int ext4_balloc(struct ext4_op *op, struct ext4_inode *in, uint64_t goal, uint32
 			"allocating blocks");
 	in->blocks += (uint64_t)f.nr << (fs->block_bits - BLK_SECTOR_SHIFT);
 	given = (uint32_t)MIN((uint64_t)f.nr, in->delayed);
-	in->delayed -= given;
-	fs->delayed -= given;
+	WRITE_ONCE(in->delayed, in->delayed - given);
+	WRITE_ONCE(fs->delayed, fs->delayed - given);
 	return 0;
 }
 

@@ -74,14 +74,9 @@ static int op_write_pages(struct fs_inode *in, uint64_t off, uint64_t len, void 
 	return ext4_write_pages(inode_of(in), off, len, pages, new_size, ch);
 }
 
-static int op_reserve(struct fs_inode *in, uint64_t off, uint64_t len, const struct fs_change *ch)
+static int op_promise(struct fs_inode *in, struct fs_promise *p, const struct fs_change *ch)
 {
-	return ext4_reserve(inode_of(in), off, len, ch);
-}
-
-static void op_unreserve(struct fs_inode *in, uint64_t off, uint64_t len)
-{
-	ext4_unreserve(inode_of(in), off, len);
+	return ext4_promise(inode_of(in), p, ch);
 }
 
 static int op_fallocate(struct fs_inode *in, uint32_t mode, uint64_t off, uint64_t len,
@@ -149,8 +144,7 @@ const struct fs_write_ops ext4_write_ops = {
 	.setattr = op_setattr,
 	.xattr_set = op_xattr_set,
 	.write_pages = op_write_pages,
-	.reserve = op_reserve,
-	.unreserve = op_unreserve,
+	.promise = op_promise,
 	.fallocate = op_fallocate,
 	.fsync = op_fsync,
 	.sync = op_sync,

@@ -116,7 +116,7 @@ struct ext4_fs {
 	uint32_t *busy_whole;      /* the same without a map, for each group; busy_lock */
 	atomic64_t nr_busy;
 	uint64_t *scratch;                 /* one block; change */
-	uint64_t delayed;                  /* blocks promised by fs_reserve(); change */
+	uint64_t delayed;                  /* blocks promised: the inodes' sum; change */
 	uint16_t extra_isize;              /* const: of new inodes */
 	struct list_head nameless;         /* inodes without a name, held; change */
 	uint32_t nr_unfreed;               /* of these; change */
@@ -157,7 +157,7 @@ struct ext4_inode {
 	uint32_t inline_more_len;
 	uint32_t inline_at;           /* where in raw that part stands */
 	uint8_t *raw;                 /* the inode's bytes in its table, as of the last change */
-	uint64_t delayed;             /* blocks promised; fs->change */
+	uint64_t delayed;             /* blocks promised: promise.c; fs->change */
 	uint64_t dirty_tid;           /* the last transaction that changed it */
 	uint64_t data_tid;            /* the last one without which its data cannot be read */
 	uint64_t last_goal;           /* behind the block that was allocated last */

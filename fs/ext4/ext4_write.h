@@ -112,7 +112,7 @@ struct bcache_buf *ext4_balloc_meta(struct ext4_op *op, struct ext4_inode *in, u
 uint64_t ext4_goal_of(const struct ext4_inode *in);
 /* Are there freed blocks that a commit would make usable? */
 bool ext4_has_busy(struct ext4_fs *fs);
-/* Blocks that @op may still take. */
+/* Blocks that @op may still take, for @in: those that are promised to it, and the free ones. */
 uint64_t ext4_avail(const struct ext4_op *op, const struct ext4_inode *in);
 
 /*
@@ -260,7 +260,7 @@ void ext4_dir_unlink(struct ext4_inode *dir);
 /* @in lost a name in @dir; with its last one it becomes an orphan.  Writes @in, not @dir. */
 int __must_check ext4_drop_link(struct ext4_op *op, struct ext4_inode *dir, struct ext4_inode *in);
 
-/* namei.c, rename.c, write.c, fallocate.c, setattr.c: as <fs/fs.h> says. */
+/* namei.c, rename.c, write.c, promise.c, fallocate.c, setattr.c: as <fs/fs.h> says. */
 struct ext4_inode *ext4_create(struct ext4_inode *dir, const char *name, size_t len,
 			       const struct fs_new *what, const struct fs_change *ch);
 struct ext4_inode *ext4_tmpfile(struct ext4_inode *dir, const struct fs_new *what,
@@ -274,8 +274,7 @@ int ext4_rename(struct ext4_inode *from, const char *name, size_t len, struct ex
 uint64_t ext4_max_size(const struct ext4_inode *in);
 int ext4_write_pages(struct ext4_inode *in, uint64_t off, uint64_t len, void *const *pages,
 		     uint64_t new_size, const struct fs_change *ch);
-int ext4_reserve(struct ext4_inode *in, uint64_t off, uint64_t len, const struct fs_change *ch);
-void ext4_unreserve(struct ext4_inode *in, uint64_t off, uint64_t len);
+int ext4_promise(struct ext4_inode *in, struct fs_promise *p, const struct fs_change *ch);
 int ext4_fallocate(struct ext4_inode *in, uint32_t mode, uint64_t off, uint64_t len,
 		   const struct fs_change *ch);
 int ext4_setattr(struct ext4_inode *in, const struct fs_attr *attr, const struct fs_change *ch);

@@ -28,6 +28,7 @@ static bool has_extra(uint32_t end, uint32_t len, uint32_t extra)
 	return end <= len && end <= EXT4_GOOD_INODE_SIZE + extra;
 }
 
+#define DROP_LOOKS   8u /* inodes with promises that are passed over at one time */
 #define FIELD_END(f) ((uint32_t)(offsetof(struct ext4_inode_disk, f) + sizeof(le32_t)))
 
 /* Seconds are signed 32 bits, with two more above them in @extra beside the nanoseconds. */
@@ -396,6 +397,28 @@ struct ext4_inode *ext4_inode_get_orphan(struct ext4_fs *fs, uint32_t ino)
 	return get_any(fs, ino, FS_ANY_GEN, true);
 }
 
+/* The inode that was not used for longest leaves the cache; NULL: those have promises. */
+static struct ext4_inode *drop_oldest_locked(struct ext4_fs *fs) __must_hold(&fs->inode_lock)
+{
+	struct ext4_inode *in;
+
+	assert_spin_held(&fs->inode_lock);
+	for (uint32_t i = 0; i < DROP_LOOKS; i++) {
+		in = list_first_entry(&fs->inode_lru, struct ext4_inode, lru);
+		ASSERT(!in->refs);
+		list_del(&in->lru);
+		if (READ_ONCE(in->delayed)) {
+			list_add_tail(&in->lru, &fs->inode_lru);
+			continue;
+		}
+		list_del(&in->hash);
+		fs->nr_unused--;
+		fs->nr_dropped += in->changed;
+		return in;
+	}
+	return NULL;
+}
+
 void ext4_inode_put(struct ext4_inode *in)
 {
 	struct ext4_fs *fs = in->fs;
@@ -408,14 +431,8 @@ void ext4_inode_put(struct ext4_inode *in)
 	} else if (in->refs == 0) {
 		list_add_tail(&in->lru, &fs->inode_lru);
 		fs->nr_unused++;
-		if (fs->nr_unused > fs->max_unused) {
-			dead = list_first_entry(&fs->inode_lru, struct ext4_inode, lru);
-			ASSERT(!dead->refs);
-			list_del(&dead->lru);
-			list_del(&dead->hash);
-			fs->nr_unused--;
-			fs->nr_dropped += dead->changed;
-		}
+		if (fs->nr_unused > fs->max_unused)
+			dead = drop_oldest_locked(fs);
 	}
 	spin_unlock(&fs->inode_lock);
 	if (dead)

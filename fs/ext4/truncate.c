@@ -152,8 +152,8 @@ int ext4_evict(struct ext4_op *op, struct ext4_inode *in)
 	int err = 0;
 
 	ASSERT(!in->nlink && in->orphan && !in->gone);
-	op->fs->delayed -= in->delayed;
-	in->delayed = 0;
+	WRITE_ONCE(op->fs->delayed, op->fs->delayed - in->delayed);
+	WRITE_ONCE(in->delayed, 0);
 	if (has_blocks(in))
 		err = check_map(in, 0);
 	if (err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ext4: contents of files, written; blocks promised for later.
+ * ext4: contents of files, written.
  *
  * Flow:	map or allocate the blocks in a transaction, end its handle, write the data.  The
  *		transaction does not commit before the data are on the device (ext4_order_begin()),
@@ -223,76 +223,4 @@ int ext4_write_pages(struct ext4_inode *in, uint64_t off, uint64_t len, void *co
 		err = write_once(in, off, len, pages, new_size, ch);
 	} while (err == -ENOSPC && !tries++ && ext4_room_after_sync(in->fs));
 	return err;
-}
-
-/* How many blocks of the range have none on the disk. */
-static int count_holes(struct ext4_inode *in, uint64_t off, uint64_t len, uint64_t *nr)
-{
-	const struct ext4_fs *fs = in->fs;
-	const uint64_t stop = DIV_ROUND_UP(off + len, (uint64_t)fs->block_size);
-	uint64_t lblk = off >> fs->block_bits;
-	struct ext4_map map;
-	int err = 0;
-
-	*nr = 0;
-	if (in->flags & EXT4_FL_INLINE_DATA) {
-		*nr = stop - lblk;
-		return 0;
-	}
-	while (lblk < stop && !err) {
-		err = ext4_map_blocks(in, (uint32_t)lblk, (uint32_t)(stop - lblk), &map);
-		if (!err && map.type == EXT4_MAP_HOLE)
-			*nr += map.len;
-		lblk += map.len;
-	}
-	return err;
-}
-
-/* Blocks of metadata that mapping @nr blocks one by one may need, with room to spare. */
-static uint64_t with_metadata(uint64_t nr)
-{
-	return nr ? nr + nr / 64 + 4 : 0;
-}
-
-int ext4_reserve(struct ext4_inode *in, uint64_t off, uint64_t len, const struct fs_change *ch)
-	__no_lock_analysis("locks of one inode without a handle")
-{
-	struct ext4_fs *fs = in->fs;
-	struct ext4_op op = { .fs = fs, .ch = ch };
-	uint64_t nr;
-	int err;
-
-	err = check_file(in);
-	if (!err && (off > ext4_max_size(in) || len > ext4_max_size(in) - off))
-		err = -EFBIG;
-	if (err)
-		return err;
-	mutex_lock(&fs->change);
-	rwsem_read_lock(&in->lock);
-	err = in->gone ? -ESTALE : count_holes(in, off, len, &nr);
-	if (!err && nr && ext4_avail(&op, NULL) < with_metadata(nr))
-		err = -ENOSPC;
-	if (!err) {
-		in->delayed += nr;
-		fs->delayed += nr;
-	}
-	rwsem_read_unlock(&in->lock);
-	mutex_unlock(&fs->change);
-	return err;
-}
-
-void ext4_unreserve(struct ext4_inode *in, uint64_t off, uint64_t len)
-{
-	struct ext4_fs *fs = in->fs;
-	uint64_t nr;
-
-	mutex_lock(&fs->change);
-	rwsem_read_lock(&in->lock);
-	if (!in->gone && !count_holes(in, off, len, &nr)) {
-		nr = MIN(nr, in->delayed);
-		in->delayed -= nr;
-		fs->delayed -= nr;
-	}
-	rwsem_read_unlock(&in->lock);
-	mutex_unlock(&fs->change);
 }

@@ -514,15 +514,11 @@ static int op_write_pages(struct fs_inode *in, uint64_t off, uint64_t len, void 
 	return -EOPNOTSUPP;
 }
 
-static int op_reserve(struct fs_inode *in, uint64_t off, uint64_t len, const struct fs_change *ch)
+static int op_promise(struct fs_inode *in, struct fs_promise *p, const struct fs_change *ch)
 {
-	(void)in, (void)off, (void)len, (void)ch;
+	(void)in, (void)ch;
+	p->covered = p->nr;
 	return 0;
-}
-
-static void op_unreserve(struct fs_inode *in, uint64_t off, uint64_t len)
-{
-	(void)in, (void)off, (void)len;
 }
 
 static int op_fsync(struct fs_inode *in, bool datasync)
@@ -592,8 +588,7 @@ static const struct fs_write_ops write_ops = {
 	.setattr = op_setattr,
 	.xattr_set = op_xattr_set,
 	.write_pages = op_write_pages,
-	.reserve = op_reserve,
-	.unreserve = op_unreserve,
+	.promise = op_promise,
 	.fallocate = op_fallocate,
 	.fsync = op_fsync,
 	.sync = op_sync,

@@ -201,6 +201,19 @@ struct fs_done {
 	uint64_t version;
 };
 
+#define FS_PROMISE_MAX 256u
+
+struct fs_promise {
+	uint64_t others; /* pages that have no block and are to be written, but for the range's */
+	uint64_t index;  /* the range: page of 4096 bytes */
+	uint32_t nr;     /* to FS_PROMISE_MAX */
+	uint32_t need;   /* the first of them, which have to fit */
+	/* The answer. */
+	uint32_t covered; /* the first pages of the range that have blocks, or a promise */
+	uint64_t mapped;  /* pages from the begin on, also behind the range, that have blocks */
+	uint64_t holes[FS_PROMISE_MAX / 64]; /* a bit for each page that is promised */
+};
+
 /* One extended attribute: @name with its prefix ("user.x"), not terminated. */
 struct fs_xattr {
 	const char *name;
@@ -262,8 +275,7 @@ struct fs_write_ops {
 			 const struct fs_change *ch);
 	int (*write_pages)(struct fs_inode *in, uint64_t off, uint64_t len, void *const *pages,
 			   uint64_t new_size, const struct fs_change *ch);
-	int (*reserve)(struct fs_inode *in, uint64_t off, uint64_t len, const struct fs_change *ch);
-	void (*unreserve)(struct fs_inode *in, uint64_t off, uint64_t len);
+	int (*promise)(struct fs_inode *in, struct fs_promise *p, const struct fs_change *ch);
 	int (*fallocate)(struct fs_inode *in, uint32_t mode, uint64_t off, uint64_t len,
 			 const struct fs_change *ch);
 	int (*fsync)(struct fs_inode *in, bool datasync);
@@ -409,21 +421,19 @@ static inline int __must_check fs_write_pages(struct fs_inode *in, uint64_t off,
 }
 
 /*
- * Make sure that fs_write_pages() of this range will find room: counts the blocks that are holes
- * as used until they are written or fs_unreserve() gives them up.  -ENOSPC.
+ * From now on as many blocks are the file's alone as p->others pages and those of the range that
+ * have none need, the file's map included: a promise in place of the one before, so that asking
+ * again does no harm. fs_write_pages() turns it into blocks. It ends with the file, or when it is
+ * asked for with nothing in it. It is on no disk: a mount begins without promises.
+ * -ENOSPC: the first p->need pages of the range do not fit; the promise before stays.  Only these
+ * are promised if the others are much of what is left.  p->others always fits.  -EFBIG.
  */
-static inline int __must_check fs_reserve(struct fs_inode *in, uint64_t off, uint64_t len,
+static inline int __must_check fs_promise(struct fs_inode *in, struct fs_promise *p,
 					  const struct fs_change *ch)
 {
 	if (fs_is_read_only(in->fs))
 		return -EROFS;
-	return in->fs->changes->reserve(in, off, len, ch);
-}
-
-static inline void fs_unreserve(struct fs_inode *in, uint64_t off, uint64_t len)
-{
-	if (in->fs->changes)
-		in->fs->changes->unreserve(in, off, len);
+	return in->fs->changes->promise(in, p, ch);
 }
 
 /*
