@@ -83,14 +83,15 @@ static bool write_req_is_valid(const struct ms_write_req *r)
 
 CODEC_FIXED(ms_write_req, MS_WRITE_REQ, write_req_is_valid)
 
-#define MS_CHANGE_REQ(F)                                                                          \
-	F(file, file), F(id64, epoch), F(u32, op), F(zero32, reserved), F(u64, off), F(u64, len), \
-		F(s64, mtime_s), F(u32, mtime_ns), F(zero32, reserved2), F(u64, client),          \
+#define MS_CHANGE_REQ(F)                                                                    \
+	F(file, file), F(id64, epoch), F(u32, op), F(u32, flags), F(u64, off), F(u64, len), \
+		F(s64, mtime_s), F(u32, mtime_ns), F(zero32, reserved2), F(u64, client),    \
 		F(u64, seq)
 
 static bool change_req_is_valid(const struct ms_change_req *r)
 {
-	return r->file.node && r->op != PROTO_FILE_APPEND && r->op != PROTO_FILE_TIME &&
+	return r->file.node && !(r->flags & ~(uint32_t)MS_RESERVE_ALL) &&
+	       r->op != PROTO_FILE_APPEND && r->op != PROTO_FILE_TIME &&
 	       file_op_is_valid(r->op, r->off, r->len) && time_is_valid(r->mtime_ns) &&
 	       change_id_is_valid(r->client, r->seq);
 }
@@ -114,3 +115,34 @@ static bool declare_req_is_valid(const struct ms_declare_req *r)
 }
 
 CODEC_FIXED(ms_declare_req, MS_DECLARE_REQ, declare_req_is_valid)
+
+#define MS_RESERVE_REQ(F)                                                                       \
+	F(file, file), F(id64, epoch), F(u64, others), F(u64, pgoff), F(u32, nr), F(u32, need), \
+		F(u32, flags), F(zero32, reserved)
+
+static bool reserve_req_is_valid(const struct ms_reserve_req *r)
+{
+	if (r->flags & ~(uint32_t)MS_RESERVE_ALL || !r->file.node ||
+	    r->others > (uint64_t)INT64_MAX >> PAGE_SHIFT || r->nr > MS_RESERVE_MAX_PAGES)
+		return false;
+	if (!r->nr)
+		return !r->need && !r->pgoff;
+	return r->need && r->need <= r->nr && file_pages_are_valid(r->pgoff, r->nr);
+}
+
+CODEC_FIXED(ms_reserve_req, MS_RESERVE_REQ, reserve_req_is_valid)
+
+#define MS_RESERVE_REP(F) F(u64, mapped), F(u32, covered), F(zero32, reserved), F(bytes, holes)
+
+static bool reserve_rep_is_valid(const struct ms_reserve_rep *r)
+{
+	if (r->mapped > (uint64_t)INT64_MAX >> PAGE_SHIFT || r->covered > MS_RESERVE_MAX_PAGES)
+		return false;
+	for (uint32_t i = r->covered; i < MS_RESERVE_MAX_PAGES; i++) {
+		if (r->holes[i / 8] & 1u << i % 8)
+			return false;
+	}
+	return true;
+}
+
+CODEC_FIXED(ms_reserve_rep, MS_RESERVE_REP, reserve_rep_is_valid)

@@ -57,6 +57,8 @@ static bool write_req_is_valid(const struct pm_file_write_req *r)
 
 	if (r->flags & ~(uint32_t)PM_FILE_WRITE_ALL || (!sync && r->flags & PM_FILE_DATASYNC))
 		return false;
+	if (r->flags & PM_FILE_PRIVILEGED && !r->nr_pages)
+		return false;
 	if (r->flags & PM_FILE_INSIDE && (r->size || !r->nr_pages))
 		return false;
 	if (r->flags & PM_FILE_EVERY)
@@ -74,14 +76,15 @@ static bool page_is_in_order(const struct pm_file_write_req *r, uint32_t i)
 CODEC_LIST(pm_file_write_req, PM_FILE_WRITE_REQ, write_req_is_valid, pm_file_page, pages,
 	   PM_FILE_WRITE_MAX, page_is_in_order)
 
-#define PM_FILE_CHANGE_REQ(F)                                                                      \
-	F(file, file), F(u32, op), F(zero32, reserved), F(u64, off), F(u64, len), F(s64, mtime_s), \
+#define PM_FILE_CHANGE_REQ(F)                                                                \
+	F(file, file), F(u32, op), F(u32, flags), F(u64, off), F(u64, len), F(s64, mtime_s), \
 		F(u32, mtime_ns), F(zero32, reserved2), F(u64, client), F(u64, seq)
 
 static bool change_req_is_valid(const struct pm_file_change_req *r)
 {
-	return r->file.node && file_op_is_valid(r->op, r->off, r->len) &&
-	       time_is_valid(r->mtime_ns) && change_id_is_valid(r->client, r->seq);
+	return r->file.node && !(r->flags & ~(uint32_t)PM_FILE_PRIVILEGED) &&
+	       file_op_is_valid(r->op, r->off, r->len) && time_is_valid(r->mtime_ns) &&
+	       change_id_is_valid(r->client, r->seq);
 }
 
 CODEC_FIXED(pm_file_change_req, PM_FILE_CHANGE_REQ, change_req_is_valid)

@@ -214,6 +214,7 @@ VARIABLE_SAMPLE(pm_file_write_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 				     .pages = { { 1, 0, 4096 }, { 3, 4, 6 } } })
 FIXED_SAMPLE(pm_file_change_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 				   .op = PROTO_FILE_PUNCH,
+				   .flags = PM_FILE_PRIVILEGED,
 				   .off = 5,
 				   .len = 4096,
 				   .mtime_s = 5,
@@ -242,6 +243,7 @@ FIXED_SAMPLE(ms_write_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 FIXED_SAMPLE(ms_change_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 			      .epoch = 8,
 			      .op = PROTO_FILE_ZERO,
+			      .flags = MS_RESERVE_PRIVILEGED,
 			      .off = 5,
 			      .len = 4096,
 			      .mtime_s = 5,
@@ -250,6 +252,14 @@ FIXED_SAMPLE(ms_change_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 			      .seq = 3 })
 FIXED_SAMPLE(ms_release_req, { .file = { 77, 3, 21, 2, 0x5ea1 }, .epoch = 8 })
 FIXED_SAMPLE(ms_declare_req, { .incarn = 0x10000007 })
+FIXED_SAMPLE(ms_reserve_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
+			       .epoch = 8,
+			       .others = 9,
+			       .pgoff = 3,
+			       .nr = 16,
+			       .need = 2,
+			       .flags = MS_RESERVE_PRIVILEGED })
+FIXED_SAMPLE(ms_reserve_rep, { .mapped = 4, .covered = 9, .holes = { 0xf0, 1 } })
 FIXED_SAMPLE(proto_attr, { .file = { 77, 3, 21, 2, 0x5ea1 },
 			   .size = 10,
 			   .blocks = 8,
@@ -468,6 +478,8 @@ static ssize_t (*const samples[])(void) = {
 	sample_ms_write_req,
 	sample_ms_change_req,
 	sample_ms_release_req,
+	sample_ms_reserve_req,
+	sample_ms_reserve_rep,
 	sample_ms_declare_req,
 	sample_pg_name,
 	sample_pg_release_req,
@@ -854,7 +866,7 @@ static const struct rejection {
 	{ "pm_file_write_req", 12, 4, 0 },
 	{ "pm_file_write_req", 32, 8, 1ull << 63 },
 	{ "pm_file_write_req", 48, 4, 1000000000 },
-	{ "pm_file_write_req", 52, 4, 16 },             /* flags */
+	{ "pm_file_write_req", 52, 4, 32 },             /* flags */
 	{ "pm_file_write_req", 52, 4, PM_FILE_EVERY },  /* with pages */
 	{ "pm_file_write_req", 52, 4, PM_FILE_INSIDE }, /* with a size */
 	{ "pm_file_write_req", 52, 4, PM_FILE_DATASYNC },
@@ -875,6 +887,7 @@ static const struct rejection {
 	{ "pm_file_change_req", 32, 4, PROTO_FILE_SEEK_HOLE }, /* with a length */
 	{ "pm_file_change_req", 32, 4, PROTO_FILE_TIME },
 	{ "pm_file_change_req", 36, 4, 1 },
+	{ "pm_file_change_req", 36, 4, PM_FILE_PRIVILEGED << 1 },
 	{ "pm_file_change_req", 40, 8, INT64_MAX - 4095 }, /* overflow */
 	{ "pm_file_change_req", 48, 8, 0 },
 	{ "pm_file_change_req", 64, 4, 1000000000 },
@@ -902,12 +915,26 @@ static const struct rejection {
 	{ "ms_change_req", 40, 4, PROTO_FILE_APPEND },
 	{ "ms_change_req", 40, 4, PROTO_FILE_TIME },
 	{ "ms_file_state", 48, 8, 4098 }, /* behind the end */
-	{ "ms_change_req", 44, 4, 1 },
+	{ "ms_change_req", 44, 4, 2 },
 	{ "ms_change_req", 56, 8, INT64_MAX },
 	{ "ms_change_req", 72, 4, 1000000000 },
 	{ "ms_change_req", 76, 4, 1 },
 	{ "ms_change_req", 88, 8, 0 },
 	{ "ms_release_req", 32, 8, 0 },
+	{ "ms_reserve_req", 12, 4, 0 },
+	{ "ms_reserve_req", 32, 8, 0 },
+	{ "ms_reserve_req", 40, 8, 1ull << 52 },
+	{ "ms_reserve_req", 48, 8, 1ull << 52 },
+	{ "ms_reserve_req", 56, 4, 0 }, /* a need and no range */
+	{ "ms_reserve_req", 56, 4, 257 },
+	{ "ms_reserve_req", 60, 4, 0 },
+	{ "ms_reserve_req", 60, 4, 17 },
+	{ "ms_reserve_req", 64, 4, 2 },
+	{ "ms_reserve_req", 68, 4, 1 },
+	{ "ms_reserve_rep", 0, 8, 1ull << 52 },
+	{ "ms_reserve_rep", 8, 4, 257 },
+	{ "ms_reserve_rep", 8, 4, 8 }, /* a bit for a page that is not covered */
+	{ "ms_reserve_rep", 12, 4, 1 },
 	{ "ms_declare_req", 0, 4, 0 },
 	{ "ms_declare_req", 4, 4, 1 },
 	{ "ms_read_req", 40, 4, 33 },

@@ -91,6 +91,8 @@ RECODE_FIXED(ms_file_state)
 RECODE_FIXED(ms_write_req)
 RECODE_FIXED(ms_change_req)
 RECODE_FIXED(ms_release_req)
+RECODE_FIXED(ms_reserve_req)
+RECODE_FIXED(ms_reserve_rep)
 RECODE_FIXED(ms_declare_req)
 RECODE_FIXED_AS(pm_redirect, struct pm_vregion, pm_redirect_decode, pm_redirect_encode,
 		struct pm_redirect_wire)
@@ -160,6 +162,8 @@ static const struct {
 	{ "ms_write_req", recode_ms_write_req },
 	{ "ms_change_req", recode_ms_change_req },
 	{ "ms_release_req", recode_ms_release_req },
+	{ "ms_reserve_req", recode_ms_reserve_req },
+	{ "ms_reserve_rep", recode_ms_reserve_rep },
 	{ "ms_declare_req", recode_ms_declare_req },
 	{ "pg_name", recode_pg_name },
 	{ "pg_release_req", recode_pg_release_req },

@@ -16,6 +16,7 @@ struct claim {
 	struct storage_peer who;
 	uint64_t epoch; /* 0: released, and there only for the operations that hold it */
 	uint64_t nr_ops;
+	bool promised; /* the file system may have a promise for it */
 };
 
 void claims_init(struct claims *c, uint32_t incarn, bool (*has_left)(uint32_t, uint32_t))
@@ -188,15 +189,21 @@ int claim_begin(struct claims *c, const struct proto_file *file, const struct st
 	return ok ? 0 : -ESTALE;
 }
 
-void claim_end(struct claims *c, struct claim *claim)
+bool claim_end(struct claims *c, struct claim *claim)
 {
+	bool left;
+
 	spin_lock(&c->lock);
 	ASSERT(claim->nr_ops > 0);
 	claim->nr_ops--;
-	if (!claim->nr_ops && is_over(c, claim))
+	left = !claim->nr_ops && is_over(c, claim);
+	if (left && !claim->promised) {
 		remove_locked(c, claim);
+		left = false;
+	}
 	spin_unlock(&c->lock);
 	wake_all(&c->quiet);
+	return left;
 }
 
 void claim_release(struct claims *c, const struct proto_file *file, const struct storage_peer *who,
@@ -238,8 +245,46 @@ void claims_drop_left(struct claims *c)
 		struct claim *claim = rb_entry(n, struct claim, node);
 
 		next = rb_next(n);
-		if (is_over(c, claim) && !claim->nr_ops)
+		if (is_over(c, claim) && !claim->nr_ops && !claim->promised)
 			remove_locked(c, claim);
 	}
 	spin_unlock(&c->lock);
+}
+
+void claim_set_promised(struct claims *c, struct claim *claim)
+{
+	spin_lock(&c->lock);
+	ASSERT(claim->nr_ops);
+	claim->promised = true;
+	spin_unlock(&c->lock);
+}
+
+bool claim_is_promised(struct claims *c, const struct claim *claim)
+{
+	bool promised;
+
+	spin_lock(&c->lock);
+	ASSERT(claim->nr_ops);
+	promised = claim->promised;
+	spin_unlock(&c->lock);
+	return promised;
+}
+
+bool claim_begin_left(struct claims *c, struct proto_file *file, struct claim **out)
+{
+	*out = NULL;
+	spin_lock(&c->lock);
+	for (struct rb_node *n = rb_first(&c->tree); n && !*out; n = rb_next(n)) {
+		struct claim *claim = rb_entry(n, struct claim, node);
+
+		/* An operation that is under way may still make one: its end tells of it. */
+		if (!claim->promised || !is_over(c, claim) || claim->nr_ops)
+			continue;
+		claim->nr_ops++;
+		claim->promised = false;
+		*file = claim->file;
+		*out = claim;
+	}
+	spin_unlock(&c->lock);
+	return *out;
 }

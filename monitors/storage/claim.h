@@ -2,8 +2,8 @@
 /*
  * Storage monitor: the record of which memory node caches and changes which file.
  *
- * Flow:	MS_CLAIM makes a claim unless a member has it; MS_WRITE and MS_CHANGE hold it while
- *		they act; MS_RELEASE ends it, and so does the end of the node's life.
+ * Flow:	MS_CLAIM makes a claim unless a member has it; MS_WRITE, MS_CHANGE and MS_RESERVE
+ *		hold it while they act; MS_RELEASE ends it, and so does the end of the node's life.
  * Invariants:	a file has one claim. An operation holds the claim under which it began, and no
  *		other node gets a claim of the file before that has ended: so nothing of an older
  *		claim is written after something of a newer one.
@@ -50,11 +50,17 @@ int claim_take(struct claims *c, const struct proto_file *file, const struct sto
 /* Hold the claim @epoch of @who for an operation: -ESTALE, it is not theirs. */
 int claim_begin(struct claims *c, const struct proto_file *file, const struct storage_peer *who,
 		uint64_t epoch, struct claim **out) __must_check;
-void claim_end(struct claims *c, struct claim *claim);
+/* True: the claim is over, and its promise is to be looked after by claim_begin_left(). */
+bool claim_end(struct claims *c, struct claim *claim);
 /* It ends, if it is there. */
 void claim_release(struct claims *c, const struct proto_file *file, const struct storage_peer *who,
 		   uint64_t epoch);
 /* Has a member other than @node claimed @file? */
 bool claim_is_others(struct claims *c, const struct proto_file *file, uint32_t node);
-/* Claims of nodes that have left go; those that operations hold go with these. */
+/* Claims of nodes that have left go; those that operations hold or that have promises stay. */
 void claims_drop_left(struct claims *c);
+/* The file system may have a promise for @claim, which is held. */
+void claim_set_promised(struct claims *c, struct claim *claim);
+bool claim_is_promised(struct claims *c, const struct claim *claim);
+/* Hold a claim with a promise that is over, of *@file; it has none from now on. False: no more. */
+bool claim_begin_left(struct claims *c, struct proto_file *file, struct claim **out);

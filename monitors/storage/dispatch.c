@@ -77,6 +77,7 @@ const struct storage_msg storage_msgs[] = {
 	ASKS(MS_WRITE, FOR_MS, BY_MEMORY, "ms.write", NULL),
 	ASKS(MS_CHANGE, ONCE_MS, BY_MEMORY, "ms.change", NULL),
 	ASKS(MS_RELEASE, FOR_MS, BY_MEMORY, "ms.release", NULL),
+	ASKS(MS_RESERVE, ONCE_MS, BY_MEMORY, "ms.reserve", NULL),
 	ASKS(MS_DECLARE, FOR_MS, BY_MEMORY, "ms.declare", NULL),
 };
 const size_t nr_storage_msgs = ARRAY_SIZE(storage_msgs);

@@ -70,6 +70,9 @@ int storage_claim(struct storage *st, const struct storage_peer *who,
 		err = -ENOLCK;
 	if (!err)
 		err = claim_take(&st->claims, &req->file, who, &epoch, &node);
+	/* The one before had promises, and left. */
+	if (!err && node == who->node && !req->epoch)
+		storage_promise_end(st, who, &req->file, epoch);
 	if (!err && node == who->node)
 		tell_state(st, in, epoch, node, out);
 	else
@@ -88,12 +91,14 @@ int storage_declare_claims(struct storage *st, const struct storage_peer *who,
 static int write_in(struct fs_inode *in, const struct storage_peer *who,
 		    const struct ms_write_req *req, void *const *pages)
 {
-	const struct fs_change ch = change_of(who, req->seq, req->mtime_s, req->mtime_ns);
+	struct fs_change ch = change_of(who, req->seq, req->mtime_s, req->mtime_ns);
 	const uint64_t off = req->pgoff << PAGE_SHIFT;
 	struct fs_attr attr = { .mask = FS_SET_MTIME, .mtime = ch.now };
 	struct fs_stat stat;
 	int err;
 
+	/* MS_RESERVE has looked at the rights; the map may need one block more. */
+	ch.privileged = true;
 	if (req->nr_pages) {
 		const uint64_t len = MIN((uint64_t)req->nr_pages << PAGE_SHIFT, req->size - off);
 
@@ -133,7 +138,7 @@ int storage_write(struct storage *st, const struct storage_peer *who,
 		err = fs_fsync(in, (req->flags & MS_WRITE_DATASYNC) && !st->stable);
 	if (!err)
 		tell_state(st, in, req->epoch, who->node, out);
-	claim_end(&st->claims, claim);
+	storage_claim_end(st, claim);
 out_put:
 	fs_inode_put(in);
 	return err;
@@ -163,13 +168,14 @@ static int fallocate_mode(uint32_t op)
 static int change_in(struct storage *st, struct fs_inode *in, const struct storage_peer *who,
 		     const struct ms_change_req *req)
 {
-	const struct fs_change ch = change_of(who, req->seq, req->mtime_s, req->mtime_ns);
+	struct fs_change ch = change_of(who, req->seq, req->mtime_s, req->mtime_ns);
 	const struct fs_attr attr = { .mask = FS_SET_SIZE | FS_SET_MTIME,
 				      .size = req->off,
 				      .mtime = ch.now };
 	struct fs_done done;
 	int mode;
 
+	ch.privileged = req->flags & MS_RESERVE_PRIVILEGED;
 	/* It was done before we were started again. */
 	if (ch.client && !fs_change_find(st->fs, ch.client, ch.seq, &done)) {
 		counter_inc(&storage_changes_again);
@@ -212,7 +218,7 @@ int storage_file_change(struct storage *st, const struct storage_peer *who,
 		tell_state(st, in, req->epoch, who->node, out);
 		out->pos = MIN(pos, out->size);
 	}
-	claim_end(&st->claims, claim);
+	storage_claim_end(st, claim);
 out_put:
 	fs_inode_put(in);
 	return err;

@@ -30,6 +30,8 @@ static struct {
 	struct fs_time mtime;
 	bool hold, held; /* atomic: write_pages waits */
 	int error;
+	uint64_t promised, promises; /* pages; and how often */
+	bool privileged;
 } toy;
 
 static struct fs_inode *toy_get(struct fs *fs, uint64_t ino, uint64_t gen)
@@ -103,6 +105,23 @@ static int64_t toy_seek(struct fs_inode *in, uint64_t off, int whence)
 	return (int64_t)MIN(MAX(off, (uint64_t)PAGE_SIZE), toy.size);
 }
 
+/* Everything behind the first page is a hole, and there is room for 20 pages. */
+static int toy_promise(struct fs_inode *in, struct fs_promise *p, const struct fs_change *ch)
+{
+	toy.promises++;
+	toy.privileged = ch->privileged;
+	p->covered = p->nr;
+	p->mapped = p->nr && !p->index;
+	for (uint32_t i = 0; i < p->nr; i++) {
+		if (p->index + i)
+			p->holes[i / 64] |= 1ull << i % 64;
+	}
+	if (p->others + p->need > 20)
+		return -ENOSPC;
+	toy.promised = p->others + p->nr - p->mapped;
+	return 0;
+}
+
 static int toy_fsync(struct fs_inode *in, bool datasync)
 {
 	toy.syncs += datasync ? 100 : 1;
@@ -129,6 +148,7 @@ static const struct fs_ops toy_ops = {
 
 static const struct fs_write_ops toy_changes = {
 	.write_pages = toy_write,
+	.promise = toy_promise,
 	.setattr = toy_setattr,
 	.fallocate = toy_fallocate,
 	.fsync = toy_fsync,
@@ -222,6 +242,71 @@ static void pages_by_the_claim(struct ktest *t)
 	kfree(st);
 }
 
+static int reserve(struct storage *st, const struct storage_peer *who, uint64_t epoch,
+		   uint64_t others, uint64_t pgoff, uint32_t nr)
+{
+	const struct ms_reserve_req req = { .file = file,
+					    .epoch = epoch,
+					    .others = others,
+					    .pgoff = pgoff,
+					    .nr = nr,
+					    .need = nr ? 1 : 0,
+					    .flags = MS_RESERVE_PRIVILEGED };
+	struct ms_reserve_rep rep;
+	const int err = storage_reserve(st, who, &req, &rep);
+
+	return !err && nr && (rep.covered != nr || !(rep.holes[0] & 2)) ? -EPROTO : err;
+}
+
+/* A promise needs the claim, and ends with it: by a release, a fence, or the successor's claim. */
+static void promises_by_the_claim(struct ktest *t)
+{
+	struct ms_file_state state, other;
+	struct storage *st = kzalloc(sizeof(*st));
+
+	ASSERT_TRUE(t, st);
+	start(st);
+	EXPECT_EQ(t, reserve(st, &m0, 1, 0, 0, 8), -ESTALE);
+	ASSERT_EQ(t, claim(st, &m0, &state), 0);
+	EXPECT_EQ(t, reserve(st, &m1, state.epoch, 0, 0, 8), -ESTALE);
+	EXPECT_EQ(t, reserve(st, &m0, state.epoch + 1, 0, 0, 8), -ESTALE);
+	EXPECT_EQ(t, toy.promises, 0);
+	EXPECT_EQ(t, reserve(st, &m0, state.epoch, 3, 0, 8), 0);
+	EXPECT_EQ(t, toy.promised, 10);
+	EXPECT_TRUE(t, toy.privileged);
+	EXPECT_EQ(t, reserve(st, &m0, state.epoch, 30, 1, 8), -ENOSPC);
+	EXPECT_EQ(t, toy.promised, 10);
+	/* An end that is not the claimant's is none. */
+	storage_release(st, &m1, &(struct ms_release_req){ file, state.epoch });
+	storage_release(st, &m0, &(struct ms_release_req){ file, state.epoch + 1 });
+	EXPECT_EQ(t, toy.promised, 10);
+	storage_release(st, &m0, &(struct ms_release_req){ file, state.epoch });
+	EXPECT_EQ(t, toy.promised, 0);
+	/* A fence. */
+	ASSERT_EQ(t, claim(st, &m0, &state), 0);
+	EXPECT_EQ(t, reserve(st, &m0, state.epoch, 5, 0, 0), 0);
+	EXPECT_EQ(t, toy.promised, 5);
+	storage_claims_left(st);
+	EXPECT_EQ(t, toy.promised, 5);
+	WRITE_ONCE(left_node, 11);
+	storage_claims_left(st);
+	EXPECT_EQ(t, toy.promised, 0);
+	EXPECT_EQ(t, st->claims.nr, 0);
+	EXPECT_EQ(t, reserve(st, &m0, state.epoch, 5, 0, 0), -ESTALE);
+	/* The successor is faster than the word of the fence. */
+	WRITE_ONCE(left_node, 0);
+	ASSERT_EQ(t, claim(st, &m0, &state), 0);
+	EXPECT_EQ(t, reserve(st, &m0, state.epoch, 5, 0, 0), 0);
+	WRITE_ONCE(left_node, 11);
+	ASSERT_EQ(t, claim(st, &m1, &other), 0);
+	EXPECT_EQ(t, toy.promised, 0);
+	EXPECT_EQ(t, reserve(st, &m1, other.epoch, 7, 0, 0), 0);
+	storage_claims_left(st);
+	EXPECT_EQ(t, toy.promised, 7);
+	claims_destroy(&st->claims);
+	kfree(st);
+}
+
 struct late {
 	struct storage *st;
 	uint64_t epoch;
@@ -257,6 +342,7 @@ static void a_fence_before_the_successor(struct ktest *t)
 	ASSERT_TRUE(t, st);
 	start(st);
 	ASSERT_EQ(t, claim(st, &m0, &state), 0);
+	EXPECT_EQ(t, reserve(st, &m0, state.epoch, 5, 0, 0), 0);
 	older.epoch = state.epoch;
 	__atomic_store_n(&toy.hold, true, __ATOMIC_RELEASE);
 	w = thread_create("older", late_write, &older);
@@ -264,7 +350,8 @@ static void a_fence_before_the_successor(struct ktest *t)
 	while (!__atomic_load_n(&toy.held, __ATOMIC_ACQUIRE))
 		thread_sleep_ns(NSEC_PER_MSEC);
 	WRITE_ONCE(left_node, 11);
-	claims_drop_left(&st->claims); /* not what is in use */
+	storage_claims_left(st); /* not what is in use */
+	EXPECT_EQ(t, toy.promised, 5);
 	s = thread_create("newer", successor, &newer);
 	ASSERT_FALSE(t, IS_ERR(s));
 	thread_sleep_ns(20 * NSEC_PER_MSEC);
@@ -274,6 +361,7 @@ static void a_fence_before_the_successor(struct ktest *t)
 	thread_join(s);
 	EXPECT_EQ(t, older.ret, 0);
 	EXPECT_EQ(t, newer.ret, 0);
+	EXPECT_EQ(t, toy.promised, 0);
 	EXPECT_NE(t, newer.epoch, older.epoch);
 	EXPECT_EQ(t, write_text(st, &m1, newer.epoch, "newer", 0), 0);
 	EXPECT_EQ(t, write_text(st, &m0, older.epoch, "older", 0), -ESTALE);
@@ -355,6 +443,10 @@ static void a_claim_outlives_a_start_again(struct ktest *t)
 	EXPECT_FALSE(t, __atomic_load_n(&n->done, __ATOMIC_ACQUIRE));
 	EXPECT_EQ(t, claim_by(st, &m0, old, &state), 0);
 	EXPECT_EQ(t, state.node, m0.node);
+	/* Its promises are its own again; a request by the old claim is refused at once. */
+	EXPECT_EQ(t, reserve(st, &m0, state.epoch, 5, 0, 0), 0);
+	EXPECT_EQ(t, toy.promised, 5);
+	EXPECT_EQ(t, reserve(st, &m0, old, 5, 0, 8), -ESTALE);
 	EXPECT_EQ(t, storage_declare_claims(st, &m0, &declare), -ESTALE);
 	declare.incarn = 3;
 	EXPECT_EQ(t, storage_declare_claims(st, &m0, &declare), 0);
@@ -430,6 +522,7 @@ static void one_node_does_not_claim_all(struct ktest *t)
 
 static const struct ktest_case cases[] = {
 	KTEST(pages_by_the_claim),
+	KTEST(promises_by_the_claim),
 	KTEST(a_fence_before_the_successor),
 	KTEST(changes_once),
 	KTEST(a_claim_outlives_a_start_again),

@@ -274,7 +274,7 @@ static int grace_start(void)
 static void member_gone(const struct node_info *node)
 {
 	if (node->role == NODE_ROLE_MEMORY)
-		claims_drop_left(&storage.claims);
+		storage_claims_left(&storage);
 }
 
 static const struct cluster_ops cluster_ops = {

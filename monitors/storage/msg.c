@@ -263,8 +263,28 @@ static enum rpc_handler_result handle_release(struct rpc_request *req, void *arg
 	if (!err)
 		err = ms_release_req_decode(&w, len, &release);
 	if (!err)
-		claim_release(&storage->claims, &release.file, &who, release.epoch);
+		storage_release(storage, &who, &release);
 	answer(req, err, NULL);
+	return RPC_DONE;
+}
+
+static enum rpc_handler_result handle_reserve(struct rpc_request *req, void *arg)
+{
+	const struct storage_peer who = claimant_of(req);
+	struct ms_reserve_rep_wire reply;
+	struct ms_reserve_req reserve;
+	struct ms_reserve_req_wire w;
+	struct ms_reserve_rep rep;
+	uint32_t len;
+	int err = rpc_request_copy(req, &w, sizeof(w), &len);
+
+	if (!err)
+		err = ms_reserve_req_decode(&w, len, &reserve);
+	if (!err)
+		err = storage_reserve(storage, &who, &reserve, &rep);
+	if (!err)
+		ms_reserve_rep_encode(&rep, &reply);
+	answer(req, err ? err : (ssize_t)sizeof(reply), &reply);
 	return RPC_DONE;
 }
 
@@ -298,6 +318,8 @@ static enum rpc_handler_result (*direct_of(uint16_t opcode))(struct rpc_request 
 		return handle_change;
 	case MS_RELEASE:
 		return handle_release;
+	case MS_RESERVE:
+		return handle_reserve;
 	case MS_DECLARE:
 		return handle_declare;
 	default:

@@ -188,6 +188,20 @@ int __must_check storage_write(struct storage *st, const struct storage_peer *wh
 int __must_check storage_file_change(struct storage *st, const struct storage_peer *who,
 				     const struct ms_change_req *req, struct ms_file_state *out);
 
+/* promise.c */
+int __must_check storage_reserve(struct storage *st, const struct storage_peer *who,
+				 const struct ms_reserve_req *req, struct ms_reserve_rep *out);
+/* The promise of @file under the claim @epoch of @who ends. */
+void storage_promise_end(struct storage *st, const struct storage_peer *who,
+			 const struct proto_file *file, uint64_t epoch);
+/* MS_RELEASE: the claim and its promise end. */
+void storage_release(struct storage *st, const struct storage_peer *who,
+		     const struct ms_release_req *req);
+/* Claims of nodes that have left end, with their promises. */
+void storage_claims_left(struct storage *st);
+/* An operation that held @claim has ended. */
+void storage_claim_end(struct storage *st, struct claim *claim);
+
 /* msg.c: register the handlers; the buffers have to be there. */
 int __must_check storage_serve(struct storage *st);
 /*

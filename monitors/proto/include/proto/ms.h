@@ -17,6 +17,7 @@ enum ms_opcode {
 	MS_CHANGE = 0x0504,
 	MS_RELEASE = 0x0505,
 	MS_DECLARE = 0x0506,
+	MS_RESERVE = 0x0507,
 };
 static_assert(MS_READ == PROTO_FIRST_OPCODE(PROTO_MS), "opcodes are ABI");
 
@@ -89,11 +90,18 @@ struct ms_write_req_wire {
 static_assert(sizeof(struct ms_write_req_wire) == 96, "MS_WRITE is ABI");
 /* Errors: -ESTALE the claim is not the sender's in this epoch; -EIO, -ENOSPC, -EDQUOT, -EROFS. */
 
+#define MS_RESERVE_MAX_PAGES 256
+
+enum ms_reserve_flags {
+	MS_RESERVE_PRIVILEGED = 1 << 0, /* also of the blocks that are kept for root */
+	MS_RESERVE_ALL = 1,
+};
+
 struct ms_change_req_wire {
 	struct proto_file_wire file;
 	le64_t epoch;
-	le32_t op; /* enum proto_file_op, but not PROTO_FILE_APPEND or PROTO_FILE_TIME */
-	le32_t reserved;
+	le32_t op;    /* enum proto_file_op, but not PROTO_FILE_APPEND or PROTO_FILE_TIME */
+	le32_t flags; /* enum ms_reserve_flags */
 	le64_t off;
 	le64_t len;
 	le64_t mtime_s;
@@ -120,6 +128,32 @@ struct ms_declare_req_wire {
 	le32_t reserved;
 };
 static_assert(sizeof(struct ms_declare_req_wire) == 8, "MS_DECLARE is ABI");
+
+/*
+ * The sender is going to send pages that have no blocks yet: how many in all of the file, so that
+ * the request may come twice. It takes the place of the one before.
+ */
+struct ms_reserve_req_wire {
+	struct proto_file_wire file;
+	le64_t epoch;
+	le64_t others; /* pages that were promised before, and are not written yet */
+	le64_t pgoff;  /* the range that is asked about */
+	le32_t nr;     /* 0 to MS_RESERVE_MAX_PAGES; 0: there is none */
+	le32_t need;   /* its first pages: without room for these -ENOSPC; 1 to nr, 0 if nr is 0 */
+	le32_t flags;  /* enum ms_reserve_flags */
+	le32_t reserved;
+};
+static_assert(sizeof(struct ms_reserve_req_wire) == 72, "MS_RESERVE is ABI");
+
+struct ms_reserve_rep_wire {
+	le64_t mapped;  /* pages from pgoff on that have blocks, also behind the range */
+	le32_t covered; /* the first pages of the range that may be written now: need to nr */
+	le32_t reserved;
+	/* Bit i % 8 of byte i / 8, for i below covered: page pgoff + i has no block, but room */
+	uint8_t holes[MS_RESERVE_MAX_PAGES / 8];
+};
+static_assert(sizeof(struct ms_reserve_rep_wire) == 48, "MS_RESERVE reply is ABI");
+/* Errors: as MS_WRITE. */
 
 /* --- host order, encode and decode: rules as in proto/pm.h ------------------------------------ */
 
@@ -185,6 +219,7 @@ struct ms_change_req {
 	struct proto_file file;
 	uint64_t epoch;
 	uint32_t op;
+	uint32_t flags;
 	uint64_t off;
 	uint64_t len;
 	int64_t mtime_s;
@@ -210,3 +245,25 @@ struct ms_declare_req {
 
 void ms_declare_req_encode(const struct ms_declare_req *req, struct ms_declare_req_wire *w);
 int ms_declare_req_decode(const void *buf, size_t len, struct ms_declare_req *out) __must_check;
+
+struct ms_reserve_req {
+	struct proto_file file;
+	uint64_t epoch;
+	uint64_t others;
+	uint64_t pgoff;
+	uint32_t nr;
+	uint32_t need;
+	uint32_t flags;
+};
+
+void ms_reserve_req_encode(const struct ms_reserve_req *req, struct ms_reserve_req_wire *w);
+int ms_reserve_req_decode(const void *buf, size_t len, struct ms_reserve_req *out) __must_check;
+
+struct ms_reserve_rep {
+	uint64_t mapped;
+	uint32_t covered;
+	uint8_t holes[MS_RESERVE_MAX_PAGES / 8];
+};
+
+void ms_reserve_rep_encode(const struct ms_reserve_rep *rep, struct ms_reserve_rep_wire *w);
+int ms_reserve_rep_decode(const void *buf, size_t len, struct ms_reserve_rep *out) __must_check;

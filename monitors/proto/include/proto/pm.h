@@ -624,7 +624,8 @@ enum pm_file_write_flags {
 	PM_FILE_INSIDE = 1 << 2,
 	/* Alone: storage gets what is dirty of all files of its node; the reply is empty. */
 	PM_FILE_EVERY = 1 << 3,
-	PM_FILE_WRITE_ALL = 15,
+	PM_FILE_PRIVILEGED = 1 << 4, /* with pages: also into the blocks that are kept for root */
+	PM_FILE_WRITE_ALL = 31,
 };
 
 /* Header, then nr_pages page records, ascending; the bulk holds the pages, 4 KiB each. */
@@ -642,8 +643,8 @@ static_assert(sizeof(struct pm_file_write_req_wire) == 64, "PM_FILE_WRITE is ABI
 
 struct pm_file_change_req_wire {
 	struct proto_file_wire file;
-	le32_t op; /* enum proto_file_op */
-	le32_t reserved;
+	le32_t op;    /* enum proto_file_op */
+	le32_t flags; /* PM_FILE_PRIVILEGED, or 0 */
 	le64_t off;
 	le64_t len;
 	le64_t mtime_s;
@@ -1082,6 +1083,7 @@ int pm_file_write_req_decode(const void *buf, size_t len, struct pm_file_write_r
 struct pm_file_change_req {
 	struct proto_file file;
 	uint32_t op;
+	uint32_t flags;
 	uint64_t off;
 	uint64_t len;
 	int64_t mtime_s;
