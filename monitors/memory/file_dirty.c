@@ -159,6 +159,7 @@ static struct mpage *forget_one(struct page_cache *pc, struct cached_file *cf, u
 	if (found) {
 		ASSERT(found->state == CACHE_PAGE_DIRTY);
 		clean_locked(pc, cf->live, found);
+		file_reserve_forget_locked(pc, cf->live, found->index, found->index + 1);
 		cache_remove_locked(pc, cf, found);
 	}
 	unlist_file_locked(pc, cf->live);
@@ -290,6 +291,12 @@ static void end_run(struct memory *m, struct cached_file *cf, struct flush_run *
 		list_add_tail(&page->link, &pc->lru);
 		puts[nr_puts++] = page;
 	}
+	if (!status)
+		file_reserve_kept_locked(pc, lf, run->req.pgoff,
+					 run->req.pgoff + run->req.nr_pages);
+	else if (!again)
+		file_reserve_forget_locked(pc, lf, run->req.pgoff,
+					   run->req.pgoff + run->req.nr_pages);
 	if (!status) {
 		lf->disk_size = state->size;
 		cf->version = state->version;
@@ -431,7 +438,8 @@ bool file_write_behind_wanted(struct memory *m)
 	bool wanted;
 
 	spin_lock(&pc->lock);
-	wanted = file_is_due_locked(pc, false) || pc->nr_claims > pc->claims_max;
+	wanted = file_is_due_locked(pc, false) || pc->nr_claims > pc->claims_max ||
+		 file_reserve_is_idle_locked(pc);
 	spin_unlock(&pc->lock);
 	return wanted;
 }
@@ -464,5 +472,5 @@ bool file_write_behind(struct memory *m, bool all)
 		cached_file_put(m, cf);
 		return !err;
 	}
-	return file_release_unused(m);
+	return file_reserve_give_idle(m) || file_release_unused(m);
 }

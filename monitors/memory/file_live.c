@@ -29,6 +29,7 @@ void file_live_init(struct memory *m)
 
 	list_init(&pc->dirty);
 	list_init(&pc->claims);
+	list_init(&pc->asked);
 	waitqueue_init(&pc->room);
 	waitqueue_init(&pc->writer);
 	/* Frames that programs never have: dirty pages take nothing from them. */
@@ -185,6 +186,13 @@ int file_claim_again(struct memory *m, struct cached_file *cf)
 		err = cf->version == state.version ? 0 : -ESTALE;
 	else
 		reclaim_locked(pc, cf, &state);
+	spin_unlock(&pc->lock);
+	/* Before anybody asks for more under this epoch. */
+	if (!err)
+		err = file_reserve_again(m, cf, state.epoch);
+	spin_lock(&pc->lock);
+	if (!err && !cf->live->epoch)
+		err = -ESTALE;
 	if (!err)
 		cf->live->epoch = cf->live->had = state.epoch;
 	spin_unlock(&pc->lock);
@@ -200,6 +208,7 @@ static bool claim_leave_locked(struct page_cache *pc, struct cached_file *cf) __
 	if (!lf->epoch)
 		return false;
 	lf->epoch = 0;
+	file_reserve_end_locked(pc, lf);
 	cf->known = false;
 	cf->gen++;
 	list_del(&lf->claim_link);
@@ -561,6 +570,30 @@ static uint64_t end_of(const struct pm_file_write_req *req)
 	return MAX(req->size, (last->pgoff << PAGE_SHIFT) + last->first + last->bytes);
 }
 
+/* Room on the disk for the pages of @req. */
+static int reserve_pages(struct memory *m, struct cached_file *cf,
+			 const struct pm_file_write_req *req)
+{
+	const uint32_t flags = req->flags & PM_FILE_PRIVILEGED ? MS_RESERVE_PRIVILEGED : 0;
+	uint32_t first = 0, end;
+	int err = 0;
+
+	for (; first < req->nr_pages && !err; first = end) {
+		const uint64_t pgoff = req->pages[first].pgoff;
+		struct pm_file_page p = req->pages[first];
+
+		end = first + 1;
+		if (req->flags & PM_FILE_INSIDE)
+			p = clip_page(m, cf, &p);
+		while (end < req->nr_pages && !(req->flags & PM_FILE_INSIDE) &&
+		       req->pages[end].pgoff == pgoff + (end - first))
+			end++;
+		if (p.bytes)
+			err = file_reserve(m, cf, pgoff, end - first, flags);
+	}
+	return err;
+}
+
 /* All pages of @req, or those before the one that failed. */
 static int write_locked(struct memory *m, struct cached_file *cf,
 			const struct pm_file_write_req *req, const uint8_t *data)
@@ -572,6 +605,7 @@ static int write_locked(struct memory *m, struct cached_file *cf,
 		return -ESTALE;
 	if (req->nr_pages && !size_is_possible(m, cf, end_of(req)))
 		return -EFBIG;
+	err = reserve_pages(m, cf, req);
 	for (uint32_t i = 0; i < req->nr_pages && !err; i++) {
 		struct pm_file_page p = req->pages[i];
 
@@ -618,6 +652,8 @@ int file_write(struct memory *m, const struct pm_file_write_req *req, const void
 {
 	struct ms_file_state state = { 0 };
 	struct cached_file *cf = NULL;
+	uint32_t tries = 0;
+	uint64_t epoch;
 	int err;
 
 	*out = (struct pm_file_state){ 0 };
@@ -629,8 +665,11 @@ int file_write(struct memory *m, const struct pm_file_write_req *req, const void
 	err = live_begin(m, &req->file, &state, &cf);
 	if (!err && !cf)
 		out->node = state.node;
-	if (cf)
-		err = write_live(m, cf, req, data, out);
+	do {
+		epoch = cf ? file_epoch(m, cf) : 0;
+		if (cf)
+			err = write_live(m, cf, req, data, out);
+	} while (cf && file_reserve_try_again(m, cf, epoch, &tries, &err));
 	/* Its pages are dirty by now, or will not be. */
 	if (req->nr_pages)
 		file_give_room(m, req->nr_pages);
@@ -687,6 +726,7 @@ static int send_change(struct memory *m, struct cached_file *cf,
 	struct ms_change_req out = {
 		.file = req->file,
 		.op = req->op,
+		.flags = req->flags & PM_FILE_PRIVILEGED ? MS_RESERVE_PRIVILEGED : 0,
 		.off = req->off,
 		.len = req->len,
 		.mtime_s = req->mtime_s,
@@ -756,11 +796,15 @@ static int change_locked(struct memory *m, struct cached_file *cf,
 		cf->size = MIN(cf->size, req->off);
 		spin_unlock(&m->page_cache.lock);
 		file_forget_dirty(m, cf, DIV_ROUND_UP(req->off, PAGE_SIZE), UINT64_MAX);
+		file_reserve_unmapped(m, cf, DIV_ROUND_UP(req->off, PAGE_SIZE));
 		cut_page(m, cf, req->off);
 	} else {
 		err = file_flush_locked(m, cf, 0);
 		if (err == -ENOENT)
 			err = -ESTALE;
+		/* Nothing is dirty, or nothing is changed; it may take what was reserved. */
+		if (!err)
+			file_reserve_unmapped(m, cf, 0);
 	}
 	if (!err)
 		err = send_change(m, cf, req, &state);
@@ -784,6 +828,9 @@ static int change_locked(struct memory *m, struct cached_file *cf,
 static int append_locked(struct memory *m, struct cached_file *cf,
 			 const struct pm_file_change_req *req, struct pm_file_state *out)
 {
+	uint64_t last;
+	int err;
+
 	assert_mutex_held(&cf->live->change);
 	if (!cf->live->epoch)
 		return -ESTALE;
@@ -793,6 +840,14 @@ static int append_locked(struct memory *m, struct cached_file *cf,
 	if (out->pos > INT64_MAX || req->len > INT64_MAX - out->pos ||
 	    !size_is_possible(m, cf, out->pos + req->len))
 		return -EFBIG;
+	/* As much as one PM_FILE_WRITE brings; should there be more, that asks for itself. */
+	last = (out->pos + MIN(req->len, (uint64_t)PM_FILE_WRITE_MAX * PAGE_SIZE) - 1) >>
+	       PAGE_SHIFT;
+	err = file_reserve(m, cf, out->pos >> PAGE_SHIFT,
+			   (uint32_t)(last - (out->pos >> PAGE_SHIFT) + 1),
+			   req->flags & PM_FILE_PRIVILEGED ? MS_RESERVE_PRIVILEGED : 0);
+	if (err)
+		return err;
 	grow(m, cf, out->pos + req->len, req->mtime_s, req->mtime_ns);
 	return 0;
 }
@@ -875,6 +930,8 @@ static int change_live(struct memory *m, struct cached_file *cf,
 int file_change(struct memory *m, const struct pm_file_change_req *req, struct pm_file_state *out)
 {
 	struct ms_file_state state = { 0 };
+	uint32_t tries = 0;
+	uint64_t epoch;
 	struct cached_file *cf;
 	int err = live_begin(m, &req->file, &state, &cf);
 
@@ -883,7 +940,11 @@ int file_change(struct memory *m, const struct pm_file_change_req *req, struct p
 		out->node = state.node;
 	if (!cf)
 		return err;
-	err = change_live(m, cf, req, out);
+	do {
+		epoch = file_epoch(m, cf);
+		err = change_live(m, cf, req, out);
+	} while (req->op == PROTO_FILE_APPEND &&
+		 file_reserve_try_again(m, cf, epoch, &tries, &err));
 	live_end(m, cf, out);
 	return err;
 }

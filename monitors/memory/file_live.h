@@ -20,6 +20,7 @@
 #include <kernel/mutex.h>
 #include <lib/compiler.h>
 #include <lib/list.h>
+#include <lib/rbtree.h>
 #include <lib/types.h>
 #include <proto/ms.h>
 #include <proto/pm.h>
@@ -49,6 +50,14 @@ struct file_live {              /* made with the first claim, ends with the file
 	struct list_head dirty_link; /* page_cache.dirty, if there is something to send */
 	bool listed;                 /* dirty_link is in the list */
 	struct list_head claim_link; /* page_cache.claims, while it is claimed: a reference */
+	/* Room on the disk: file_reserve.c */
+	struct rb_root reserved; /* pages that storage has reserved blocks for */
+	uint64_t nr_reserved;
+	uint64_t mapped_first, mapped_end; /* pages that are known to have blocks: one run */
+	uint64_t ahead_next;               /* where the last request's range ended, */
+	uint32_t ahead;                    /* and how many pages it had; 0: there was none */
+	uint64_t asked_ns;                 /* the last request; 0: storage has no reservation */
+	struct list_head asked_link;       /* page_cache.asked, if asked_ns */
 };
 
 /* Part of page_cache_init() and of page_cache_destroy(): the latter loses what is dirty. */
@@ -124,3 +133,29 @@ void file_claim_refused(struct memory *m, struct cached_file *cf, int err);
 bool file_release_unused(struct memory *m);
 /* The claim is lost: dirty pages go, pages are void. Both mutexes are held. */
 void file_claim_lost_locked(struct memory *m, struct cached_file *cf);
+
+/* --- file_reserve.c ----------------------------------------------------------------------- */
+
+/*
+ * Pages [first, first + nr) of the claimed file may become dirty: they have blocks, or storage has
+ * reserved them. @flags of MS_RESERVE. The change mutex is held. -ENOSPC; -EREMCHG: the claim is
+ * to be made again, and then the call; -ENOMEM; what storage answers.
+ */
+int file_reserve(struct memory *m, struct cached_file *cf, uint64_t first, uint32_t nr,
+		 uint32_t flags) __must_check;
+/* From page @first on, where no page is dirty, blocks may have gone, and reservations been used. */
+void file_reserve_unmapped(struct memory *m, struct cached_file *cf, uint64_t first);
+/* Storage has forgotten the reservations: those that are needed, again, under @epoch. */
+int file_reserve_again(struct memory *m, struct cached_file *cf, uint64_t epoch) __must_check;
+/* Give back what one file has not needed for some seconds. False: there is none. */
+bool file_reserve_give_idle(struct memory *m);
+/* Give back what no file of storage node @node needs now. No mutex of a file is held. */
+void file_reserve_give_all(struct memory *m, uint32_t node);
+/* The epoch of the claim, 0: it is lost. */
+uint64_t file_epoch(struct memory *m, const struct cached_file *cf);
+/*
+ * A request under the claim @epoch, by which the caller still has no mutex, ended with *@err: do
+ * what helps a reservation, once for want of room. False: nothing does, and *@err is the answer.
+ */
+bool file_reserve_try_again(struct memory *m, struct cached_file *cf, uint64_t epoch,
+			    uint32_t *tries, int *err) __must_check;

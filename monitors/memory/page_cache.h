@@ -74,7 +74,8 @@ struct page_cache {
 	struct list_head dirty __guarded_by(&lock);  /* file_live.dirty_link, oldest first */
 	struct list_head claims __guarded_by(&lock); /* file_live.claim_link, least used first */
 	uint64_t nr_claims __guarded_by(&lock);
-	struct waitqueue room;   /* woken when fewer pages are dirty */
+	struct list_head asked __guarded_by(&lock); /* file_live.asked_link, oldest first */
+	struct waitqueue room;                      /* woken when fewer pages are dirty */
 	struct waitqueue writer; /* woken when file_write_behind() may have work */
 };
 

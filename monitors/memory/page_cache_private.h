@@ -52,3 +52,16 @@ int hold_page(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t
 	      bool may_sleep, struct mpage **out) __must_check;
 /* A frame for a page of a file; waits a while for one. NULL: there is none. */
 struct mpage *cache_frame(struct memory *m);
+
+/* --- file_reserve.c, see "file_live.h" --------------------------------------------------- */
+
+/* The pages are not going to be written. */
+void file_reserve_forget_locked(struct page_cache *pc, struct file_live *lf, uint64_t first,
+				uint64_t end) __must_hold(&pc->lock);
+/* They are written, so they have their blocks. */
+void file_reserve_kept_locked(struct page_cache *pc, struct file_live *lf, uint64_t first,
+			      uint64_t end) __must_hold(&pc->lock);
+/* The claim ends, and all reservations with it. */
+void file_reserve_end_locked(struct page_cache *pc, struct file_live *lf) __must_hold(&pc->lock);
+/* Has a file something to give back by file_reserve_give_idle()? */
+bool file_reserve_is_idle_locked(struct page_cache *pc) __must_hold(&pc->lock);

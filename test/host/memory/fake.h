@@ -33,18 +33,24 @@ struct fake_file {
 	const char *path;    /* what MS_LOOKUP finds it by; may be NULL */
 };
 
+#define FAKE_DISK_MAX (4u << 20) /* bytes of a file that changes */
+
 /* A file that changes, at storage; see fake_storage.c. */
 struct fake_disk {
-	uint8_t *bytes; /* NULL: it has not changed yet */
-	uint32_t node;  /* that has the claim, or 0 */
+	uint8_t *bytes;                       /* NULL: it has not changed yet */
+	bool has_block[FAKE_DISK_MAX / 4096]; /* of each page */
+	uint32_t node;                        /* that has the claim, or 0 */
 	uint64_t epoch;
 	uint64_t writes, syncs; /* MS_WRITE served, and those with the flag */
 	uint64_t holes_seen;    /* pages inside the size that begin with 0, after each MS_WRITE */
 	int error;              /* MS_WRITE and MS_CHANGE end with it */
 	uint64_t max_size;      /* bytes; 0: no limit but the fake's */
 	bool removed;           /* the file has no name and no inode any more */
+	uint64_t reserves;      /* MS_RESERVE served, */
+	uint64_t privileged;    /* and those with the flag */
+	uint64_t promised;      /* pages */
+	uint64_t unpromised;    /* pages without a block that came without a promise */
 };
-#define FAKE_DISK_MAX (4u << 20) /* bytes of such a file */
 
 struct fake {
 	struct memory mem[FAKE_MEM_MAX];
@@ -54,6 +60,8 @@ struct fake {
 	struct fake_disk disks[FAKE_MAX_FILES];
 	struct mutex disk_lock; /* RANK_FS: disks, and files that change */
 	uint64_t epochs;
+	bool room_known;
+	uint64_t room; /* pages without blocks that the disk has room for, if that is known */
 	uint32_t storage_life; /* the incarnation of the storage node */
 	uint32_t declared;     /* that a node has declared its claims to */
 	/* faults */

@@ -12,7 +12,7 @@
 
 bool is_fake_storage(uint16_t opcode)
 {
-	return opcode >= MS_CLAIM && opcode <= MS_DECLARE;
+	return opcode >= MS_CLAIM && opcode <= MS_RESERVE;
 }
 
 void fake_storage_stop(struct fake *f)
@@ -32,6 +32,7 @@ static void make_bytes(struct fake *f, uint64_t ino)
 	d->bytes = calloc(1, FAKE_DISK_MAX);
 	for (uint64_t i = 0; i < file->size; i++)
 		d->bytes[i] = file->data ? file->data[i] : fake_byte(ino, i);
+	memset(d->has_block, true, DIV_ROUND_UP(file->size, PAGE_SIZE));
 	file->data = d->bytes;
 }
 
@@ -39,8 +40,13 @@ static void set_size(struct fake *f, uint64_t ino, uint64_t size)
 {
 	struct fake_file *file = &f->files[ino - 1];
 
-	if (size < file->size)
+	const uint64_t pages = DIV_ROUND_UP(size, PAGE_SIZE);
+
+	if (size < file->size) {
 		memset(f->disks[ino - 1].bytes + size, 0, file->size - size);
+		memset(f->disks[ino - 1].has_block + pages, false,
+		       FAKE_DISK_MAX / PAGE_SIZE - pages);
+	}
 	file->size = size;
 }
 
@@ -86,6 +92,11 @@ static int serve_claim(struct fake *f, uint32_t from, const void *body, uint32_t
 	return reply_state(f, &req.file, reply);
 }
 
+static bool is_hole(const struct fake *f, uint64_t ino, uint64_t pgoff)
+{
+	return pgoff >= FAKE_DISK_MAX / PAGE_SIZE || !f->disks[ino - 1].has_block[pgoff];
+}
+
 static int serve_write(struct fake *f, uint32_t from, const void *body, uint32_t len,
 		       const uint8_t *data, uint32_t data_len, void *reply)
 {
@@ -108,6 +119,14 @@ static int serve_write(struct fake *f, uint32_t from, const void *body, uint32_t
 		return -ENOSPC;
 	if (req.size < f->files[req.file.ino - 1].size)
 		return -EINVAL;
+	for (uint32_t i = 0; i < req.nr_pages; i++) {
+		if (!is_hole(f, req.file.ino, req.pgoff + i))
+			continue;
+		d->unpromised += !d->promised;
+		d->promised -= d->promised > 0;
+		d->has_block[req.pgoff + i] = true;
+		f->room -= f->room > 0;
+	}
 	for (uint32_t i = 0; i < req.nr_pages; i++) {
 		const uint64_t pos = (req.pgoff + i) * PAGE_SIZE;
 
@@ -151,6 +170,15 @@ static int serve_seek(struct fake *f, const struct ms_change_req *req, void *rep
 	return sizeof(*w);
 }
 
+static void punch(struct fake_disk *d, uint64_t off, uint64_t len)
+{
+	const uint64_t first = DIV_ROUND_UP(off, PAGE_SIZE), end = (off + len) / PAGE_SIZE;
+
+	memset(d->bytes + off, 0, len);
+	if (first < end)
+		memset(d->has_block + first, false, end - first);
+}
+
 static int serve_change(struct fake *f, uint32_t from, const void *body, uint32_t len, void *reply)
 {
 	struct ms_change_req req;
@@ -171,7 +199,7 @@ static int serve_change(struct fake *f, uint32_t from, const void *body, uint32_
 	if (req.op == PROTO_FILE_TRUNCATE)
 		set_size(f, req.file.ino, req.off);
 	else if (req.op == PROTO_FILE_PUNCH && req.off < file->size)
-		memset(d->bytes + req.off, 0, MIN(req.len, file->size - req.off));
+		punch(d, req.off, MIN(req.len, file->size - req.off));
 	else if (req.op != PROTO_FILE_PUNCH)
 		return -EOPNOTSUPP;
 	file->version++;
@@ -185,8 +213,10 @@ static int serve_release(struct fake *f, uint32_t from, const void *body, uint32
 
 	if (err)
 		return err;
-	if (is_claimed_by(f, req.file.ino, from, req.epoch))
+	if (is_claimed_by(f, req.file.ino, from, req.epoch)) {
 		f->disks[req.file.ino - 1].node = 0;
+		f->disks[req.file.ino - 1].promised = 0;
+	}
 	return 0;
 }
 
@@ -203,11 +233,54 @@ static int serve_declare(struct fake *f, const void *body, uint32_t len)
 	return 0;
 }
 
+static int serve_reserve(struct fake *f, uint32_t from, const void *body, uint32_t len, void *reply)
+{
+	struct ms_reserve_rep rep = { 0 };
+	struct ms_reserve_req req;
+	uint64_t needed = 0, all = 0, others = 0;
+	struct fake_disk *d;
+	int err = ms_reserve_req_decode(body, len, &req);
+
+	if (!err && !is_claimed_by(f, req.file.ino, from, req.epoch))
+		err = -ESTALE;
+	if (err)
+		return err;
+	d = &f->disks[req.file.ino - 1];
+	for (uint32_t i = 0; i < FAKE_MAX_FILES; i++)
+		others += i + 1 == req.file.ino ? req.others : f->disks[i].promised;
+	for (uint32_t i = 0; i < req.nr; i++) {
+		if (!is_hole(f, req.file.ino, req.pgoff + i))
+			continue;
+		needed += i < req.need;
+		all++;
+		rep.holes[i / 8] |= (uint8_t)(1u << i % 8);
+	}
+	while (req.nr && rep.mapped < FAKE_DISK_MAX / PAGE_SIZE &&
+	       !is_hole(f, req.file.ino, req.pgoff + rep.mapped))
+		rep.mapped++;
+	d->reserves++;
+	d->privileged += req.flags & MS_RESERVE_PRIVILEGED;
+	if (f->room_known && needed && others + needed > f->room)
+		return -ENOSPC;
+	rep.covered = req.nr;
+	if (f->room_known && all > needed && others + all > f->room) {
+		rep.covered = req.need;
+		for (uint32_t i = req.need; i < MS_RESERVE_MAX_PAGES; i++)
+			rep.holes[i / 8] &= (uint8_t)~(1u << i % 8);
+		all = needed;
+	}
+	d->promised = req.others + all;
+	ms_reserve_rep_encode(&rep, reply);
+	return sizeof(struct ms_reserve_rep_wire);
+}
+
 void fake_storage_again(struct fake *f)
 {
 	f->storage_life++;
-	for (uint32_t i = 0; i < FAKE_MAX_FILES; i++)
+	for (uint32_t i = 0; i < FAKE_MAX_FILES; i++) {
 		f->disks[i].node = 0;
+		f->disks[i].promised = 0;
+	}
 }
 
 int fake_storage_serve(struct fake *f, uint32_t from, uint16_t opcode, const void *body,
@@ -224,6 +297,8 @@ int fake_storage_serve(struct fake *f, uint32_t from, uint16_t opcode, const voi
 		ret = serve_change(f, from, body, body_len, reply);
 	else if (opcode == MS_RELEASE)
 		ret = serve_release(f, from, body, body_len);
+	else if (opcode == MS_RESERVE)
+		ret = serve_reserve(f, from, body, body_len, reply);
 	else if (opcode == MS_DECLARE)
 		ret = serve_declare(f, body, body_len);
 	mutex_unlock(&f->disk_lock);

@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Room on the disk for pages that are going to be dirty.
+ *
+ * Flow:	before a page becomes dirty it is known to have its block, or storage has reserved
+ *		one (MS_RESERVE). Writers in order ask for many pages at a time. A page that is
+ *		written needs no reservation any more. Idle ones are given back after some seconds,
+ *		and at once when storage has no room.
+ * Invariants:	a bit in file_live.reserved stands for a page that storage has reserved; no other
+ *		dirty page lacks a block. Storage reserves never less for a file than its bits. Each
+ *		request tells all of them, so that the newest one is right by itself.
+ * Locking:	file_live.change over a request, so that one is under way at a time, but for those
+ *		of file_reserve_again(), which have an epoch that no other request has yet.
+ *		page_cache.lock guards bits and the mapped run.
+ * See:		docs/design/files.md
+ */
+#include <kernel/panic.h>
+#include <kernel/time.h>
+#include <lib/alloc.h>
+#include <lib/errno.h>
+#include <lib/list.h>
+#include <lib/rbtree.h>
+
+#include "page_cache_private.h"
+
+#define AHEAD_FIRST   16u /* pages behind the end of the file, at the first write there */
+#define IDLE_NS       (5 * NSEC_PER_SEC)
+#define CHUNK_PAGES   64u
+#define TRIES_MAX     4u /* of a request whose claim has to be made again */
+#define WINDOW_CHUNKS (MS_RESERVE_MAX_PAGES / CHUNK_PAGES + 1)
+
+struct reserve_chunk {
+	struct rb_node node;
+	uint64_t first; /* const: page, a multiple of CHUNK_PAGES */
+	uint64_t bits;  /* not 0 */
+};
+
+/* --- bits -------------------------------------------------------------------------------- */
+
+/* The first chunk that ends behind @pgoff, or NULL. */
+static struct reserve_chunk *chunk_from_locked(struct page_cache *pc, struct file_live *lf,
+					       uint64_t pgoff) __must_hold(&pc->lock)
+{
+	struct rb_node *n = lf->reserved.node;
+	struct reserve_chunk *found = NULL;
+
+	assert_spin_held(&pc->lock);
+	while (n) {
+		struct reserve_chunk *c = rb_entry(n, struct reserve_chunk, node);
+
+		if (pgoff < c->first + CHUNK_PAGES) {
+			found = c;
+			n = n->left;
+		} else {
+			n = n->right;
+		}
+	}
+	return found;
+}
+
+static bool is_reserved_locked(struct page_cache *pc, struct file_live *lf, uint64_t pgoff)
+	__must_hold(&pc->lock)
+{
+	const struct reserve_chunk *c = chunk_from_locked(pc, lf, pgoff);
+
+	assert_spin_held(&pc->lock);
+	return c && c->first <= pgoff && c->bits & 1ull << (pgoff - c->first);
+}
+
+/* *@fresh is used up if there is no chunk for the page yet. */
+static void reserve_locked(struct page_cache *pc, struct file_live *lf, uint64_t pgoff,
+			   struct list_head *fresh) __must_hold(&pc->lock)
+{
+	const uint64_t first = pgoff - pgoff % CHUNK_PAGES;
+	struct reserve_chunk *c = chunk_from_locked(pc, lf, first);
+	struct rb_node **link = &lf->reserved.node, *parent = NULL;
+
+	assert_spin_held(&pc->lock);
+	if (!c || c->first != first) {
+		ASSERT(!list_empty(fresh));
+		c = (struct reserve_chunk *)(void *)fresh->next;
+		list_del(fresh->next);
+		*c = (struct reserve_chunk){ .first = first };
+		while (*link) {
+			parent = *link;
+			link = first < rb_entry(parent, struct reserve_chunk, node)->first
+				       ? &parent->left
+				       : &parent->right;
+		}
+		rb_link_node(&c->node, parent, link);
+		rb_insert_color(&c->node, &lf->reserved);
+	}
+	ASSERT(!(c->bits & 1ull << (pgoff - first)));
+	c->bits |= 1ull << (pgoff - first);
+	lf->nr_reserved++;
+}
+
+/* The bits of @mask in @c go, and the chunk with its last one. */
+static void clear_locked(struct page_cache *pc, struct file_live *lf, struct reserve_chunk *c,
+			 uint64_t mask) __must_hold(&pc->lock)
+{
+	assert_spin_held(&pc->lock);
+	lf->nr_reserved -= (uint64_t)__builtin_popcountll(c->bits & mask);
+	c->bits &= ~mask;
+	if (c->bits)
+		return;
+	rb_erase(&c->node, &lf->reserved);
+	lib_free(c);
+}
+
+void file_reserve_forget_locked(struct page_cache *pc, struct file_live *lf, uint64_t first,
+				uint64_t end)
+{
+	struct reserve_chunk *c;
+
+	assert_spin_held(&pc->lock);
+	while ((c = chunk_from_locked(pc, lf, first)) && c->first < end) {
+		const uint64_t from = MAX(first, c->first) - c->first;
+		const uint64_t nr = MIN(end - c->first, (uint64_t)CHUNK_PAGES) - from;
+		const uint64_t next = c->first + CHUNK_PAGES;
+
+		clear_locked(pc, lf, c, (nr == 64 ? UINT64_MAX : (1ull << nr) - 1) << from);
+		first = next;
+	}
+}
+
+void file_reserve_end_locked(struct page_cache *pc, struct file_live *lf)
+{
+	assert_spin_held(&pc->lock);
+	file_reserve_forget_locked(pc, lf, 0, UINT64_MAX);
+	ASSERT(!lf->nr_reserved && rb_empty(&lf->reserved));
+	lf->mapped_first = lf->mapped_end = 0;
+	lf->ahead_next = lf->ahead = 0;
+	if (lf->asked_ns)
+		list_del(&lf->asked_link);
+	lf->asked_ns = 0;
+}
+
+/* --- pages that have blocks -------------------------------------------------------------- */
+
+/* [first, end) has blocks: the run that is remembered grows, or this is the one. */
+static void mapped_locked(struct page_cache *pc, struct file_live *lf, uint64_t first, uint64_t end)
+	__must_hold(&pc->lock)
+{
+	assert_spin_held(&pc->lock);
+	if (first >= end)
+		return;
+	if (first <= lf->mapped_end && end >= lf->mapped_first) {
+		lf->mapped_first = MIN(lf->mapped_first, first);
+		lf->mapped_end = MAX(lf->mapped_end, end);
+	} else {
+		lf->mapped_first = first;
+		lf->mapped_end = end;
+	}
+}
+
+void file_reserve_kept_locked(struct page_cache *pc, struct file_live *lf, uint64_t first,
+			      uint64_t end)
+{
+	assert_spin_held(&pc->lock);
+	file_reserve_forget_locked(pc, lf, first, end);
+	mapped_locked(pc, lf, first, end);
+}
+
+void file_reserve_unmapped(struct memory *m, struct cached_file *cf, uint64_t first)
+{
+	struct page_cache *pc = &m->page_cache;
+	struct file_live *lf = cf->live;
+
+	spin_lock(&pc->lock);
+	lf->mapped_end = MIN(lf->mapped_end, first);
+	lf->mapped_first = MIN(lf->mapped_first, lf->mapped_end);
+	file_reserve_forget_locked(pc, lf, first, UINT64_MAX);
+	spin_unlock(&pc->lock);
+}
+
+/* --- requests ---------------------------------------------------------------------------- */
+
+static bool is_dirty_locked(struct page_cache *pc, struct cached_file *cf, uint64_t pgoff)
+	__must_hold(&pc->lock)
+{
+	const struct mpage *page = cache_find_locked(pc, cf, pgoff);
+
+	assert_spin_held(&pc->lock);
+	return page && (page->state == CACHE_PAGE_DIRTY || page->state == CACHE_PAGE_WRITING ||
+			page->state == CACHE_PAGE_WRITING_DIRTY);
+}
+
+/* May the page become dirty? A dirty one has been asked for. */
+static bool is_covered_locked(struct page_cache *pc, struct cached_file *cf, uint64_t pgoff)
+	__must_hold(&pc->lock)
+{
+	struct file_live *lf = cf->live;
+
+	assert_spin_held(&pc->lock);
+	return (pgoff >= lf->mapped_first && pgoff < lf->mapped_end) ||
+	       is_reserved_locked(pc, lf, pgoff) || is_dirty_locked(pc, cf, pgoff);
+}
+
+/* From now on storage may have a reservation for the file. */
+static void note_asked_locked(struct page_cache *pc, struct file_live *lf) __must_hold(&pc->lock)
+{
+	assert_spin_held(&pc->lock);
+	if (lf->asked_ns)
+		list_del(&lf->asked_link);
+	list_add_tail(&lf->asked_link, &pc->asked);
+	lf->asked_ns = time_now_ns();
+}
+
+/* The request for pages [pgoff, pgoff + need). */
+static void plan_locked(struct page_cache *pc, struct cached_file *cf, uint64_t pgoff,
+			uint32_t need, struct ms_reserve_req *req) __must_hold(&pc->lock)
+{
+	struct file_live *lf = cf->live;
+	const bool in_order = lf->ahead && pgoff == lf->ahead_next;
+	const struct reserve_chunk *c;
+	uint32_t nr = need;
+
+	assert_spin_held(&pc->lock);
+	if (in_order)
+		nr = MAX(need, 2 * lf->ahead);
+	else if (pgoff >= cached_file_pages(cf))
+		nr = MAX(need, AHEAD_FIRST);
+	nr = MIN(nr, (uint32_t)MS_RESERVE_MAX_PAGES);
+	/* Up to the next page that has a reservation: it is one of the others. */
+	c = chunk_from_locked(pc, lf, pgoff + need);
+	for (uint32_t i = need; c && i < nr; i++) {
+		if (is_reserved_locked(pc, lf, pgoff + i))
+			nr = i;
+	}
+	*req = (struct ms_reserve_req){ .file = cf->file,
+					.epoch = lf->epoch,
+					.others = lf->nr_reserved,
+					.pgoff = pgoff,
+					.nr = nr,
+					.need = need };
+	note_asked_locked(pc, lf);
+}
+
+static int send(struct memory *m, const struct ms_reserve_req *req, struct ms_reserve_rep *rep)
+{
+	struct ms_reserve_req_wire w;
+	struct ms_reserve_rep_wire r;
+	int ret;
+
+	ms_reserve_req_encode(req, &w);
+	ret = m->net->call(m, req->file.node, MS_RESERVE, &w, sizeof(w), NULL, 0, &r, sizeof(r));
+	if (ret >= 0)
+		ret = ms_reserve_rep_decode(&r, (size_t)ret, rep);
+	if (!ret && (rep->covered > req->nr || rep->covered < req->need))
+		ret = -EPROTO;
+	return ret;
+}
+
+/* Enter the answer. -EREMCHG: the claim is another one by now, and the reservation void. */
+static int enter(struct memory *m, struct cached_file *cf, const struct ms_reserve_req *req,
+		 const struct ms_reserve_rep *rep, struct list_head *fresh)
+{
+	struct page_cache *pc = &m->page_cache;
+	struct file_live *lf = cf->live;
+	bool same;
+
+	spin_lock(&pc->lock);
+	same = lf->epoch == req->epoch;
+	for (uint32_t i = 0; same && i < rep->covered; i++) {
+		if (rep->holes[i / 8] & 1u << i % 8)
+			reserve_locked(pc, lf, req->pgoff + i, fresh);
+	}
+	if (same) {
+		mapped_locked(pc, lf, req->pgoff, req->pgoff + rep->mapped);
+		lf->ahead = rep->covered;
+		lf->ahead_next = req->pgoff + rep->covered;
+	}
+	spin_unlock(&pc->lock);
+	return same ? 0 : -EREMCHG;
+}
+
+static int ask(struct memory *m, struct cached_file *cf, uint64_t pgoff, uint32_t need,
+	       uint32_t flags)
+{
+	struct page_cache *pc = &m->page_cache;
+	struct list_head fresh, *piece;
+	struct ms_reserve_req req;
+	struct ms_reserve_rep rep;
+	int err = 0;
+
+	assert_mutex_held(&cf->live->change);
+	list_init(&fresh);
+	for (size_t i = 0; i < WINDOW_CHUNKS && !err; i++) {
+		static_assert(sizeof(struct reserve_chunk) >= sizeof(struct list_head), "a link");
+		piece = lib_alloc(sizeof(struct reserve_chunk));
+		if (piece)
+			list_add(piece, &fresh);
+		else
+			err = -ENOMEM;
+	}
+	if (!err) {
+		spin_lock(&pc->lock);
+		plan_locked(pc, cf, pgoff, need, &req);
+		spin_unlock(&pc->lock);
+		req.flags = flags;
+		err = req.epoch ? send(m, &req, &rep) : -ESTALE;
+		/* Storage was started again, or the file is gone: the claim will tell. */
+		if (err == -ESTALE)
+			err = -EREMCHG;
+	}
+	if (!err)
+		err = enter(m, cf, &req, &rep, &fresh);
+	while (!list_empty(&fresh)) {
+		piece = fresh.next;
+		list_del(piece);
+		lib_free(piece);
+	}
+	return err;
+}
+
+int file_reserve(struct memory *m, struct cached_file *cf, uint64_t first, uint32_t nr,
+		 uint32_t flags)
+{
+	struct page_cache *pc = &m->page_cache;
+	uint32_t at = 0, need;
+	int err = 0;
+
+	assert_mutex_held(&cf->live->change);
+	while (!err) {
+		spin_lock(&pc->lock);
+		while (at < nr && is_covered_locked(pc, cf, first + at))
+			at++;
+		for (need = 0; at + need < nr && need < MS_RESERVE_MAX_PAGES; need++) {
+			if (is_covered_locked(pc, cf, first + at + need))
+				break;
+		}
+		spin_unlock(&pc->lock);
+		if (!need)
+			break;
+		err = ask(m, cf, first + at, need, flags);
+		at += need;
+	}
+	return err;
+}
+
+/* Promises of pages that are not dirty go. */
+static void keep_dirty_locked(struct page_cache *pc, struct cached_file *cf) __must_hold(&pc->lock)
+{
+	struct file_live *lf = cf->live;
+	struct reserve_chunk *c = chunk_from_locked(pc, lf, 0);
+
+	assert_spin_held(&pc->lock);
+	while (c) {
+		const uint64_t next = c->first + CHUNK_PAGES;
+		uint64_t idle = 0;
+
+		for (uint32_t i = 0; i < CHUNK_PAGES; i++) {
+			if (c->bits & 1ull << i && !is_dirty_locked(pc, cf, c->first + i))
+				idle |= 1ull << i;
+		}
+		clear_locked(pc, lf, c, idle);
+		c = chunk_from_locked(pc, lf, next);
+	}
+	lf->ahead = 0;
+}
+
+int file_reserve_again(struct memory *m, struct cached_file *cf, uint64_t epoch)
+{
+	struct page_cache *pc = &m->page_cache;
+	struct ms_reserve_req req = { .file = cf->file, .epoch = epoch };
+	struct ms_reserve_rep rep;
+
+	spin_lock(&pc->lock);
+	keep_dirty_locked(pc, cf);
+	req.others = cf->live->nr_reserved;
+	if (req.others)
+		note_asked_locked(pc, cf->live);
+	spin_unlock(&pc->lock);
+	return req.others ? send(m, &req, &rep) : 0;
+}
+
+/* --- giving back ------------------------------------------------------------------------- */
+
+/* The file that was asked for first, before @before_ns: referenced, last in the list then. */
+static struct cached_file *idle_file(struct page_cache *pc, uint32_t node, uint64_t before_ns)
+{
+	struct cached_file *cf = NULL;
+	struct file_live *lf;
+
+	spin_lock(&pc->lock);
+	list_for_each_entry(lf, &pc->asked, asked_link) {
+		if (lf->asked_ns > before_ns)
+			break;
+		if (node && lf->cf->file.node != node)
+			continue;
+		cf = lf->cf;
+		cf->refs++;
+		note_asked_locked(pc, lf);
+		break;
+	}
+	spin_unlock(&pc->lock);
+	return cf;
+}
+
+static void give_back(struct memory *m, struct cached_file *cf)
+{
+	struct page_cache *pc = &m->page_cache;
+	struct ms_reserve_req req = { .file = cf->file };
+	struct ms_reserve_rep rep;
+
+	mutex_lock(&cf->live->change);
+	spin_lock(&pc->lock);
+	keep_dirty_locked(pc, cf);
+	req.epoch = cf->live->epoch;
+	req.others = cf->live->nr_reserved;
+	if (!req.others && cf->live->asked_ns) {
+		list_del(&cf->live->asked_link);
+		cf->live->asked_ns = 0;
+	}
+	spin_unlock(&pc->lock);
+	/* One that is lost keeps too much for the file, until the next one or the claim's end. */
+	if (req.epoch)
+		(void)!send(m, &req, &rep);
+	mutex_unlock(&cf->live->change);
+}
+
+bool file_reserve_is_idle_locked(struct page_cache *pc)
+{
+	const struct file_live *lf =
+		list_first_entry_or_null(&pc->asked, struct file_live, asked_link);
+
+	assert_spin_held(&pc->lock);
+	return lf && time_now_ns() - lf->asked_ns >= IDLE_NS;
+}
+
+bool file_reserve_give_idle(struct memory *m)
+{
+	struct page_cache *pc = &m->page_cache;
+	struct cached_file *cf = NULL;
+	bool idle;
+
+	spin_lock(&pc->lock);
+	idle = file_reserve_is_idle_locked(pc);
+	spin_unlock(&pc->lock);
+	if (idle)
+		cf = idle_file(pc, 0, time_now_ns());
+	if (!cf)
+		return false;
+	give_back(m, cf);
+	cached_file_put(m, cf);
+	return true;
+}
+
+void file_reserve_give_all(struct memory *m, uint32_t node)
+{
+	const uint64_t now = time_now_ns();
+	struct cached_file *cf;
+
+	while ((cf = idle_file(&m->page_cache, node, now))) {
+		give_back(m, cf);
+		cached_file_put(m, cf);
+	}
+}
+
+/* --- requests that want a reservation ----------------------------------------------------- */
+
+/* The claim again, if it is still the one of @epoch. */
+static int renew_claim(struct memory *m, struct cached_file *cf, uint64_t epoch)
+{
+	uint64_t now;
+	int err = mutex_lock_killable(&cf->live->flush);
+
+	if (err)
+		return err;
+	spin_lock(&m->page_cache.lock);
+	now = cf->live->epoch;
+	spin_unlock(&m->page_cache.lock);
+	if (now && now == epoch)
+		err = file_claim_again(m, cf);
+	if (err == -ESTALE || err == -ENOENT) {
+		file_claim_refused(m, cf, err);
+		err = -ESTALE;
+	}
+	mutex_unlock(&cf->live->flush);
+	return err;
+}
+
+uint64_t file_epoch(struct memory *m, const struct cached_file *cf)
+{
+	uint64_t epoch;
+
+	spin_lock(&m->page_cache.lock);
+	epoch = cf->live->epoch;
+	spin_unlock(&m->page_cache.lock);
+	return epoch;
+}
+
+bool file_reserve_try_again(struct memory *m, struct cached_file *cf, uint64_t epoch,
+			    uint32_t *tries, int *err)
+{
+	if (*err == -EREMCHG && ++*tries < TRIES_MAX) {
+		*err = renew_claim(m, cf, epoch);
+		return !*err;
+	}
+	if (*err == -EREMCHG)
+		*err = -ESTALE;
+	if (*err != -ENOSPC || *tries >= TRIES_MAX)
+		return false;
+	*tries = TRIES_MAX;
+	/* Promises allow for the worst map; what is written needs no more than it has. */
+	(void)!file_flush_all(m, cf->file.node);
+	file_reserve_give_all(m, cf->file.node);
+	return true;
+}
