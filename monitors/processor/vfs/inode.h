@@ -15,7 +15,7 @@
  *		contents of a directory, under its own lock.
  * Failure:	an operation that is missing answers the errno beside it in struct inode_ops. A
  *		read-only file system needs no checks of its own: the generic code answers -EROFS
- *		for it (inode_writable()).
+ *		for it (mount_writable()).
  * See:		docs/design/vfs.md
  */
 #pragma once
@@ -30,12 +30,13 @@ struct dir_sink;
 struct file;
 struct inode;
 struct inode_leases;
+struct mount;
 struct path;
 
-struct fs_type {             /* one file system, mounted at one place of each vNode */
+struct fs_type {             /* one file system */
 	const char *name;    /* as /proc/mounts says */
 	const char *source;  /* the same; NULL: the name */
-	const char *at;      /* canonical path of its mount point */
+	const char *at;      /* canonical path of its first mount point */
 	const char *options; /* for /proc/mounts, behind rw or ro */
 	uint64_t magic;      /* statfs */
 	int create_error;    /* of making a file where inode_ops.create is NULL: -EROFS if 0 */
@@ -60,6 +61,20 @@ struct fs_type {             /* one file system, mounted at one place of each vN
 	bool required;
 	/* Not where everybody may write to the directory, as to /tmp, and the disk keeps it. */
 	bool makeshift;
+
+	/*
+	 * mount(2) makes another file system of this kind, with options @data (checked here), for
+	 * drop() when its last mount has gone. NULL: every mount shows this one. -EINVAL, -ENOMEM.
+	 */
+	int (*make)(const char *data, struct fs_type **out);
+	void (*drop)(struct fs_type *type);
+	/* MS_REMOUNT with @data; nothing has changed after an error. NULL: it has no options. */
+	int (*reconfigure)(struct fs_type *type, const char *data);
+	/* Options that it shows behind those of the mount, each with a comma in front. */
+	void (*show)(const struct fs_type *type, char *buf, size_t size);
+	bool ro_now;         /* atomic: mounted read-only for now */
+	uint32_t nr_mounts;  /* atomic */
+	uint32_t nr_writers; /* atomic: files open for writing */
 };
 
 /*
@@ -68,6 +83,8 @@ struct fs_type {             /* one file system, mounted at one place of each vN
  * directory to be in is left out. -ENOMEM.
  */
 int fs_register(struct fs_type *type) __must_check;
+/* A number for st_dev that no other file system has. */
+uint32_t fs_new_dev(void);
 /* sync() of all of them: the first error. */
 int fs_sync_all(void) __must_check;
 
@@ -125,8 +142,10 @@ struct path_lookup {
 	 * system, end the look-up even if this file system is mounted at "/".
 	 */
 	bool below;
-	/* That root, if it is in this file system and not its root: the look-up ends there. */
+	/* That root, if it is in this mount and not its root: the look-up ends there. */
 	struct inode *stop;
+	/* The root of the mount, if that is not the root of its file system: the same. */
+	struct inode *bound;
 	/* Canonical paths in this file system, each with its NUL, at which the look-up ends. */
 	const char *mount_points;
 	size_t mount_points_len;
@@ -134,9 +153,10 @@ struct path_lookup {
 
 enum path_turn { /* where a look-up without a file goes on */
 	TURN_MOUNT_POINT,
-	TURN_UP,   /* in the directory that has this file system's mount point */
-	TURN_ROOT, /* at "/" */
-	TURN_STOP, /* at path_lookup.stop */
+	TURN_UP,    /* in the directory that has this file system's mount point */
+	TURN_ROOT,  /* at "/" */
+	TURN_STOP,  /* at path_lookup.stop */
+	TURN_BOUND, /* at path_lookup.bound */
 };
 
 struct path_found {
@@ -246,6 +266,7 @@ struct inode {
 	const struct fs_type *type;  /* const */
 	refcount_t refs;
 	uint32_t mode;                   /* const: type bits only */
+	uint32_t mount_points;           /* the mount table's lock: names with a mount in it */
 	const struct inode_watch *watch; /* atomic: somebody watches it (notify.h); or NULL */
 	/* Of a regular file: open files that may write, and others. Atomic. */
 	uint32_t nr_writers, nr_readers;
@@ -258,6 +279,7 @@ static inline void inode_init(struct inode *inode, const struct fs_type *type,
 	inode->ops = ops;
 	inode->type = type;
 	inode->mode = mode & S_IFMT;
+	inode->mount_points = 0;
 	inode->watch = NULL;
 	inode->nr_writers = inode->nr_readers = 0;
 	inode->leases = NULL;
@@ -286,13 +308,17 @@ static inline bool inode_is_dir(const struct inode *inode)
 
 /* getattr, with what is the same for every file system filled in. */
 int inode_getattr(struct inode *inode, struct file_attr *attr) __must_check;
-/* -EROFS for an inode of a read-only file system. */
-int inode_writable(const struct inode *inode) __must_check;
 /*
- * May @cred use @inode, whose attributes are @attr, as @access (bits R 4, W 2, X 1) says? In
- * Linux's order: -EROFS for what would be written on a read-only file system, then -EACCES.
+ * -EROFS for an inode of a read-only file system, or behind a read-only mount; @mt is NULL for what
+ * is not mounted.
  */
-int inode_permission(const struct inode *inode, const struct fs_cred *cred,
+int mount_writable(const struct mount *mt, const struct inode *inode) __must_check;
+/*
+ * May @cred use @inode, which is behind mount @mt or NULL, and whose attributes are @attr, as
+ * @access (bits R 4, W 2, X 1) says? In Linux's order: -EROFS for what would be written on a
+ * read-only file system, then -EACCES.
+ */
+int inode_permission(const struct mount *mt, const struct inode *inode, const struct fs_cred *cred,
 		     const struct file_attr *attr, uint32_t access) __must_check;
 
 /*

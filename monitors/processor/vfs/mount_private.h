@@ -1,29 +1,145 @@
 /* SPDX-License-Identifier: MIT */
-/* Mounts, between the files of this folder. */
+/*
+ * The mount table, between the files of this folder.
+ *
+ * A mount is found by the directory that it is in, an inode and the mount of that inode, and by a
+ * name there: not by a path. Several on one name lie on each other; the last one is seen.
+ *
+ * Locking:	mount_change (RANK_MONITOR) is held by whoever changes the table, across messages;
+ *		mount_table_lock (RANK_SPIN_MONITOR) guards every field that changes, for walks.
+ * Invariants:	the namespace holds a reference of each mount in it; paths and open files hold the
+ *		others. Mounts below a mount go from the table before it, or with it, so one that
+ *		is in the table need not hold its parent.
+ */
 #pragma once
+
+#include <kernel/mutex.h>
+#include <kernel/spinlock.h>
+#include <lib/list.h>
 
 #include "path.h"
 
-struct mount {
-	struct mount *chain;        /* same bucket */
-	const struct fs_type *type; /* NULL: a file of the covered directory, at its own name */
-	struct inode *root;         /* referenced: what is mounted */
-	struct inode
-		*parent;  /* referenced: the directory that has the mount point; NULL: the root */
-	char *at;         /* canonical path of the mount point */
-	const char *name; /* last component of it */
-	char *points;     /* mount points in it, as those of struct path_lookup */
-	size_t points_len;
+/* Paths at which a look-up in one mount has to end, as those of struct path_lookup. */
+struct mount_points {
+	refcount_t refs;
+	size_t len;
+	char text[];
 };
 
-/* The mount on entry @name of @dir; NULL: none. */
-struct mount *mount_in_dir(const struct mounts *m, const struct inode *dir, const char *name,
+enum mount_flags {
+	MOUNT_RDONLY = 1 << 0,
+	MOUNT_NOSUID = 1 << 1,
+	MOUNT_NODEV = 1 << 2,
+	MOUNT_NOEXEC = 1 << 3,
+	MOUNT_NOATIME = 1 << 4,
+	MOUNT_NODIRATIME = 1 << 5,
+	MOUNT_RELATIME = 1 << 6,
+	MOUNT_USER_FLAGS = (1 << 7) - 1, /* those that mount(2) sets */
+	MOUNT_SUBTREE = 1 << 7,          /* its root is not that of its file system */
+	MOUNT_ASKED = 1 << 8,            /* mount(2) has set its flags, and not the file system */
+};
+
+struct mount {
+	refcount_t refs;
+	struct mounts *ns;       /* mount_table_lock; NULL: in no namespace (any more) */
+	struct hlist_node hash;  /* the same, as are these two */
+	struct list_head link;   /* of ns->list, the oldest first */
+	struct list_head all;    /* of every namespace's */
+	struct list_head beside; /* of parent->children */
+	struct list_head children;
+	struct fs_type *type; /* const */
+	struct inode *root;   /* const, referenced: what is mounted */
+	struct mount *parent; /* good as long as it has a namespace; NULL: the root */
+	struct inode *dir;    /* the same, referenced: where the mount point is */
+	char *name;           /* its name there */
+	char *at;             /* mount_table_lock: canonical path of the mount point */
+	char *point;          /* the same path in the file system of @dir, without its mount */
+	char *source;         /* const; NULL: what the type says */
+	struct mount *shown;  /* const: a file of the covered directory is in this mount */
+	struct mount_points *points; /* mount_table_lock; NULL: none */
+	uint32_t flags;              /* atomic: enum mount_flags */
+	uint32_t id;                 /* const: greater than those of older ones */
+	uint32_t writers;            /* atomic: files open for writing */
+	bool expired;                /* atomic: MNT_EXPIRE, and not used since */
+};
+
+struct mounts { /* a namespace */
+	refcount_t refs;
+	struct mount *root;    /* mount_table_lock */
+	struct list_head list; /* the same: without the files of covered directories */
+	size_t nr;             /* the same: in the list */
+};
+
+extern struct mutex mount_change;
+extern bool mount_charge_node; /* mount_change: what is made now belongs to no program */
+
+#define MOUNT_MAX 100000u /* of one namespace, as Linux's default of fs.mount-max */
+
+/* --- making and changing: under mount_change ----------------------------------------- */
+
+struct mounts *mounts_alloc(void); /* empty; NULL */
+/*
+ * A mount of @root of @type, whose reference it takes over on success. It is in no namespace and
+ * has one reference. NULL: no memory.
+ */
+struct mount *mount_alloc(struct fs_type *type, struct inode *root, uint32_t flags);
+/* Where it will be: entry @name of @dir. -ENOMEM, -ENAMETOOLONG, -ENOENT: @dir has been removed. */
+int mount_place(struct mount *mt, const struct path *dir, const char *name) __must_check;
+/* Into @ns, which takes over the reference on success. -ENOSPC, -ENOMEM. */
+int mount_attach(struct mounts *ns, struct mount *mt) __must_check;
+/* The root of an empty namespace: at "/". -ENOMEM */
+int mount_attach_root(struct mounts *ns, struct mount *mt) __must_check;
+/*
+ * Out of its namespace, with all that is below it. Not @lazy: -EBUSY when somebody else than the
+ * caller, who has @mine references, uses it. -ENOMEM: nothing has changed.
+ */
+int mount_detach(struct mount *mt, bool lazy, int mine, struct list_head *gone) __must_check;
+bool mount_is_busy(const struct mount *mt, int mine);
+/* Everything goes from the namespace. */
+void mounts_clear(struct mounts *ns, struct list_head *gone);
+/* Put what those two have taken out; without mount_change, for file systems may go. */
+void mounts_put_gone(struct list_head *gone);
+
+/*
+ * The file system that mount(2) calls @name. *@root is its root, referenced; NULL: make() makes
+ * another one. -ENODEV, and what its root answers.
+ */
+int fs_find(const char *name, struct fs_type **type, struct inode **root) __must_check;
+
+/* --- looking ------------------------------------------------------------------------- */
+
+/* The mount on entry @name of @dir of @parent, referenced; NULL: none. */
+struct mount *mount_in_dir(const struct mount *parent, const struct inode *dir, const char *name,
 			   size_t len);
-/* The mount at canonical path @at; NULL: none. */
-struct mount *mount_at(const struct mounts *m, const char *at);
-/* The file system that has @inode as its root directory; NULL: none. */
-struct mount *mount_of_root(const struct mounts *m, const struct inode *inode);
-/* The mount of the file system that @inode is of. */
-struct mount *mount_of(const struct mounts *m, const struct inode *inode);
-/* The @i-th of all mounts; NULL: there are no more. */
-const struct mount *mount_nth(const struct mounts *m, size_t i);
+/* Is anything mounted on that entry, in any namespace? */
+bool mount_point_at(const struct inode *dir, const char *name, size_t len);
+/* Is there a mount point in @dir or below it, in any namespace? @dir has a path (path_text()). */
+bool mount_point_below(const struct inode *dir, const char *text);
+/* The mount at @point of @here, referenced; NULL: none (any more). */
+struct mount *mount_at_point(const struct mount *here, const char *point);
+/* Where ".." of its root leads, both referenced; false: nowhere. */
+bool mount_up(struct mount *mt, struct mount **parent, struct inode **dir);
+/* The mount that is at the root of the namespace, referenced. */
+struct mount *mounts_top(const struct mounts *ns);
+/* The paths at which a look-up in it ends, referenced; NULL: none. */
+struct mount_points *mount_points_get(const struct mount *mt);
+void mount_points_put(struct mount_points *points);
+/* The canonical path of its mount point, into FS_PATH_MAX bytes; "" for "/". Its length. */
+size_t mount_copy_at(const struct mount *mt, char *buf);
+/* The path of its root in its file system, the same way. */
+size_t mount_root_text(const struct mount *mt, char *buf);
+uint32_t mount_parent_id(const struct mount *mt);
+/* The child of @mt in @dir with the smallest number above @id, referenced; NULL: no more. */
+struct mount *mount_next_in(const struct mount *mt, const struct inode *dir, uint32_t id);
+/* The next mount of the namespace, referenced; NULL: no more. */
+struct mount *mounts_next(const struct mounts *ns, uint32_t id);
+
+/* A mount of the file system with that st_dev, referenced; NULL: none. */
+struct mount *mounts_of_dev(const struct mounts *ns, uint32_t dev);
+/* ST_* of statfs() that the mount itself adds. */
+uint64_t mount_st_flags(const struct mount *mt);
+
+static inline bool mount_has_points(const struct inode *dir)
+{
+	return unlikely(READ_ONCE(dir->mount_points) != 0);
+}

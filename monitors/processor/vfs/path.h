@@ -15,11 +15,13 @@
 
 #include "inode.h"
 
+struct mount;
 struct mounts;
 
 /* A place in the tree. An empty one is all zeros. */
 struct path {
 	struct inode *inode;   /* referenced */
+	struct mount *mnt;     /* referenced: behind which it is; NULL: it is not mounted */
 	char *text;            /* canonical, own */
 	struct file_attr attr; /* as it was when the walk came here */
 };
@@ -44,7 +46,7 @@ struct walk_result {
 	struct path parent;
 	char *name;       /* own */
 	bool slash;       /* slashes follow the name */
-	bool mount_point; /* something is mounted on that name */
+	bool mount_point; /* something is mounted on that name, in some namespace */
 };
 void walk_result_put(struct walk_result *res);
 
@@ -98,25 +100,40 @@ int attr_access(const struct fs_cred *cred, const struct file_attr *attr, uint32
 /* --- mounts -------------------------------------------------------------------------- */
 
 /*
- * The mounts of vNode 0, complete: the first call makes them. They last as long as the monitor
- * does. ERR_PTR: the storage node cannot be asked.
+ * The first namespace, in which every program starts, complete: the first call makes it. It lasts
+ * as long as the monitor does. ERR_PTR: the storage node cannot be asked.
  */
 struct mounts *mounts_get(void);
+void mounts_hold(struct mounts *m);
+void mounts_put(struct mounts *m);
 /* One line: what of the configuration keeps them from being made; NULL: nothing. */
 const char *mounts_why(void);
-/* The directory "/"; not referenced. */
-struct inode *mounts_root(const struct mounts *m);
+/* The directory "/", without a text. */
+void mounts_root_path(const struct mounts *m, struct path *out);
 
-struct mount_info { /* one line of /proc/mounts */
-	const char *source;
-	const char *at;
+void mount_get(struct mount *mt);
+void mount_put(struct mount *mt); /* NULL is allowed */
+/* A file behind it is open for writing from here on: -EROFS; then it does not become read-only. */
+int mount_write_begin(struct mount *mt) __must_check;
+void mount_write_end(struct mount *mt);
+/* Things that are forbidden with files behind it; NULL: nothing is mounted. */
+bool mount_noexec(const struct mount *mt);
+bool mount_nodev(const struct mount *mt);
+
+#define MOUNT_OPTIONS_MAX 512
+
+struct mount_info {             /* one line of /proc/mounts; large */
+	uint32_t id, parent_id; /* the root's parent is 1, which has no line */
 	const char *type;
-	const char *options; /* with rw or ro in front */
-	uint64_t dev;        /* st_dev */
-	uint64_t root_dev;   /* st_dev of what it is mounted on */
+	char source[FS_PATH_MAX];
+	char at[FS_PATH_MAX];
+	char root[FS_PATH_MAX];          /* in its file system */
+	char options[MOUNT_OPTIONS_MAX]; /* of the mount, with rw or ro in front */
+	char super[MOUNT_OPTIONS_MAX];   /* those of the file system, the same way */
+	uint64_t dev;                    /* st_dev */
 };
-/* The @i-th, the root first; false: there are no more. @info->options points into @buf. */
-bool mounts_info(struct mounts *m, size_t i, struct mount_info *info, char *buf, size_t size);
+/* The one with the smallest number above @id; false: there are no more. */
+bool mounts_info(const struct mounts *m, uint32_t id, struct mount_info *info);
 
 /* --- what tasks share by CLONE_FS ---------------------------------------------------- */
 
