@@ -7,8 +7,7 @@
  *		needs a directory there; a makeshift one is for a root that cannot be written.
  *		Below a file system with show_covered, each name of the covered directory becomes a
  *		mount point too, at which that file is mounted by itself.
- * Locking:	setup_lock guards the types and the making of mounts. A finished struct mounts
- *		never changes.
+ * Locking:	mount_change guards the types and the making of mounts.
  * Failure:	a name of a covered directory that cannot be looked up is left out with a warning,
  *		and so is a directory that cannot be listed, for as long as the monitor runs. An
  *		error that may be gone the next time (no memory, no answer) ends the making of
@@ -30,40 +29,37 @@
 #include <lib/hash.h>
 #include <lib/string.h>
 #include <mm/slab.h>
-#include <processor/client/storage.h>
+#include <processor/account/account.h>
 
 #include "dirent_private.h"
 
-#define BUCKETS     256u
 #define MAX_COVERED 65536u
-#define POINTS_MAX  1024u /* the rest of STORAGE_MOUNT_POINTS_MAX is for a process's root */
-#define FIRST_DEV   32u   /* st_dev of the first; smaller ones are those of pipes and their kin */
-
-struct mounts {
-	struct mount *buckets[BUCKETS]; /* by parent and name */
-	struct mount **all;             /* in the order of mounting; the root is the first */
-	size_t nr;
-};
+#define FIRST_DEV   32u /* st_dev of the first; smaller ones are those of pipes and their kin */
 
 struct registration {
 	struct registration *next;
 	struct fs_type *type;
+	struct inode *root; /* mount_change: once it is known */
 };
 
-static struct mutex setup_lock = MUTEX_INIT(setup_lock, "mounts", RANK_MONITOR);
 /*
- * setup_lock; shorter paths first, so what is mounted on comes first. Among paths of one length the
- * order is that of the alphabet, so that it does not depend on which init call came first.
+ * mount_change; shorter paths first, so what is mounted on comes first. Among paths of one length
+ * the order is that of the alphabet, so that it does not depend on which init call came first.
  */
 static struct registration *types;
-static uint32_t next_dev = FIRST_DEV; /* setup_lock */
-static struct mounts *mounts;         /* set once under setup_lock */
+static uint32_t next_dev = FIRST_DEV; /* atomic */
+static struct mounts *mounts;         /* set once under mount_change */
 
 static bool comes_first(const char *a, const char *b)
 {
 	const size_t a_len = strlen(a), b_len = strlen(b);
 
 	return a_len != b_len ? a_len < b_len : strcmp(a, b) < 0;
+}
+
+uint32_t fs_new_dev(void)
+{
+	return __atomic_fetch_add(&next_dev, 1, __ATOMIC_RELAXED);
 }
 
 int fs_register(struct fs_type *type)
@@ -73,15 +69,16 @@ int fs_register(struct fs_type *type)
 	if (!r)
 		return -ENOMEM;
 	r->type = type;
-	mutex_lock(&setup_lock);
+	r->root = NULL;
+	mutex_lock(&mount_change);
 	ASSERT_BEFORE(monitor); /* where programs start */
 	ASSERT(!mounts && type->root && type->at[0] == '/');
-	type->dev = next_dev++;
+	type->dev = fs_new_dev();
 	while (*at && comes_first((*at)->type->at, type->at))
 		at = &(*at)->next;
 	r->next = *at;
 	*at = r;
-	mutex_unlock(&setup_lock);
+	mutex_unlock(&mount_change);
 	return 0;
 }
 
@@ -98,143 +95,31 @@ int fs_sync_all(void)
 	return err;
 }
 
-/* --- look-up ------------------------------------------------------------------------- */
-
-static uint32_t bucket(const struct inode *dir, const char *name, size_t len)
-{
-	return (uint32_t)(hash_bytes(name, len, (uint64_t)(uintptr_t)dir) % BUCKETS);
-}
-
-struct mount *mount_in_dir(const struct mounts *m, const struct inode *dir, const char *name,
-			   size_t len)
-{
-	for (struct mount *mt = m->buckets[bucket(dir, name, len)]; mt; mt = mt->chain) {
-		if (mt->parent == dir && strlen(mt->name) == len && !memcmp(mt->name, name, len))
-			return mt;
-	}
-	return NULL;
-}
-
-struct mount *mount_at(const struct mounts *m, const char *at)
-{
-	for (size_t i = 0; i < m->nr; i++) {
-		if (!strcmp(m->all[i]->at, at))
-			return m->all[i];
-	}
-	return NULL;
-}
-
-struct mount *mount_of_root(const struct mounts *m, const struct inode *inode)
-{
-	/* File systems come first and are few. */
-	for (size_t i = 0; i < m->nr && m->all[i]->type; i++) {
-		if (m->all[i]->root == inode)
-			return m->all[i];
-	}
-	return NULL;
-}
-
-struct mount *mount_of(const struct mounts *m, const struct inode *inode)
-{
-	for (size_t i = 0; i < m->nr && m->all[i]->type; i++) {
-		if (m->all[i]->type == inode->type)
-			return m->all[i];
-	}
-	return NULL;
-}
-
-const struct mount *mount_nth(const struct mounts *m, size_t i)
-{
-	return i < m->nr ? m->all[i] : NULL;
-}
-
-struct inode *mounts_root(const struct mounts *m)
-{
-	ASSERT(m->nr && !m->all[0]->parent);
-	return m->all[0]->root;
-}
-
-/* --- making them --------------------------------------------------------------------- */
-
-static void mount_free(struct mount *mt)
-{
-	inode_put(mt->root);
-	inode_put(mt->parent);
-	kfree(mt->points);
-	kfree(mt->at);
-	kfree(mt);
-}
-
-/* A mount at @at, all of whose references are taken over.  Frees it after an error. */
-static int add(struct mounts *m, struct mount *mt)
-{
-	struct mount **all = krealloc(m->all, (m->nr + 1) * sizeof(struct mount *));
-	uint32_t b;
-
-	if (all)
-		m->all = all;
-	if (!all || !mt->at) {
-		mount_free(mt);
-		return -ENOMEM;
-	}
-	ASSERT(mt->root && (mt->parent || !m->nr) && mt->at[0] == '/');
-	mt->name = strrchr(mt->at, '/') + 1;
-	b = bucket(mt->parent, mt->name, strlen(mt->name));
-	mt->chain = m->buckets[b];
-	m->buckets[b] = mt;
-	m->all[m->nr++] = mt;
-	return 0;
-}
-
-/* @at is in the file system of @mt, whose look-ups end there. */
-static int add_point(struct mount *mt, const char *at)
-{
-	const char *in_it = mt->at[1] ? at + strlen(mt->at) : at;
-	const size_t len = strlen(in_it) + 1;
-	char *points;
-
-	if (len > POINTS_MAX - mt->points_len)
-		return -ENOSPC;
-	points = krealloc(mt->points, mt->points_len + len);
-	if (!points)
-		return -ENOMEM;
-	mt->points = points;
-	memcpy(mt->points + mt->points_len, in_it, len);
-	mt->points_len += len;
-	return 0;
-}
+/* --- the first ones ------------------------------------------------------------------ */
 
 /*
  * The directory that the mount point @at is in; -ENOENT, -ENOTDIR: there is none, or a link is in
  * its place.
  */
-static int find_parent(const struct mounts *m, const char *at, struct inode **out)
+static int find_parent(const struct mounts *m, const char *at, struct path *out)
 {
 	const struct fs_cred kernel = { 0 };
 	const struct walk_base base = { .cred = &kernel, .mounts = m };
 	const size_t len = (size_t)(strrchr(at, '/') - at);
 	struct walk_result res;
-	char *dir;
+	char *dir = kstrdup(at);
 	int err;
 
-	*out = NULL;
-	if (!m->nr)
-		return 0; /* the root itself */
-	if (!len) {
-		*out = mounts_root(m);
-		inode_get(*out);
-		return 0;
-	}
-	dir = kstrdup(at);
+	*out = (struct path){ 0 };
 	if (!dir)
 		return -ENOMEM;
-	dir[len] = '\0';
+	dir[len ? len : 1] = '\0';
 	err = path_walk(&base, dir, WALK_DIRECTORY | WALK_NOFOLLOW, 0, &res);
 	kfree(dir);
 	if (err)
 		return err;
-	*out = res.at.inode;
-	res.at.inode = NULL;
+	*out = res.at;
+	res.at = (struct path){ 0 };
 	walk_result_put(&res);
 	return 0;
 }
@@ -245,7 +130,7 @@ static bool is_transient(int err)
 	return err == -ENOMEM || err == -ETIMEDOUT || err == -EHOSTDOWN || err == -ECANCELED;
 }
 
-/* Why no program can start; setup_lock for writing. */
+/* Why no program can start; mount_change for writing. */
 static char why_text[FS_PATH_MAX + 128];
 static bool has_why;
 
@@ -308,7 +193,7 @@ static int covers_a_disk(const struct mounts *m, const struct fs_type *type, boo
 	}
 	if (err)
 		return err;
-	if (inode_writable(res.at.inode))
+	if (mount_writable(res.at.mnt, res.at.inode))
 		reason = "it cannot be written on the disk";
 	else if (res.at.inode->mode != S_IFLNK &&
 		 (res.at.attr.mode & (S_IFMT | 01777)) != (S_IFDIR | 01777))
@@ -331,49 +216,62 @@ static int is_left_out(const struct mounts *m, const struct fs_type *type, bool 
 	return *answer || !type->makeshift ? 0 : covers_a_disk(m, type, answer);
 }
 
-static int mount_type(struct mounts *m, const struct fs_type *type)
+/* Its root directory is asked for once. */
+static int root_of(struct registration *r)
 {
-	struct mount *mt, *below;
+	const int err = r->root ? 0 : r->type->root(r->type, &r->root);
+
+	assert_mutex_held(&mount_change);
+	if (err && r->type->required && !is_transient(err) && !has_why)
+		(void)refuse(r->type, "cannot get its file system: its storage node has none", err);
+	return err;
+}
+
+/* Mount @r in @dir, which is empty for the root of everything. */
+static int mount_in(struct mounts *m, struct registration *r, const struct path *dir)
+{
+	struct mount *mt = mount_alloc(r->type, r->root, 0);
+	int err;
+
+	if (!mt)
+		return -ENOMEM;
+	inode_get(r->root);
+	err = dir->inode ? mount_place(mt, dir, strrchr(r->type->at, '/') + 1) : 0;
+	if (!err)
+		err = dir->inode ? mount_attach(m, mt) : mount_attach_root(m, mt);
+	if (err == -ENOSPC)
+		err = refuse(r->type, "is one too many", err);
+	if (err)
+		mount_put(mt);
+	return err;
+}
+
+static int mount_type(struct mounts *m, struct registration *r)
+{
+	struct path dir = { 0 };
 	bool left_out;
-	int err = is_left_out(m, type, &left_out);
+	int err = is_left_out(m, r->type, &left_out);
 
 	if (err || left_out)
 		return err;
-	err = type->required ? check_required(m, type) : 0;
+	err = r->type->required ? check_required(m, r->type) : 0;
 	if (err)
 		return err;
-	mt = kzalloc(sizeof(*mt));
-	if (!mt)
-		return -ENOMEM;
-	mt->type = type;
-	mt->at = kstrdup(type->at);
-	err = find_parent(m, type->at, &mt->parent);
-	if (err) {
-		mount_free(mt);
+	err = r->type->at[1] ? find_parent(m, r->type->at, &dir) : 0;
+	if (err)
 		return err == -ENOENT || err == -ENOTDIR ? 0 : err;
-	}
-	below = mt->parent ? mount_of(m, mt->parent) : NULL;
-	if (below && mt->parent->ops->lookup_path)
-		err = add_point(below, type->at);
-	if (err == -ENOSPC)
-		err = refuse(type, "is one too many", err);
+	err = root_of(r);
 	if (!err)
-		err = type->root(type, &mt->root);
-	if (err) {
-		if (type->required && !is_transient(err) && !has_why)
-			(void)refuse(type, "cannot get its file system: its storage node has none",
-				     err);
-		mount_free(mt);
-		return err;
-	}
-	return add(m, mt);
+		err = mount_in(m, r, &dir);
+	path_put(&dir);
+	return err;
 }
 
 /* The names of a covered directory. */
 struct covered {
 	struct dir_sink sink;
 	struct mounts *m;
-	const struct mount *mt; /* what covers it */
+	struct mount *mt; /* what covers it */
 	struct inode *dir;
 	size_t nr;     /* names that the directory has listed */
 	size_t nr_bad; /* of which could not be looked up */
@@ -381,30 +279,34 @@ struct covered {
 
 static int show_name(struct covered *c, const char *name, size_t len)
 {
-	const size_t at_len = strlen(c->mt->at);
-	struct mount *mt;
+	struct path at = { .inode = c->mt->root, .mnt = c->mt, .text = c->mt->at };
+	struct mount *mt = mount_in_dir(c->mt, c->mt->root, name, len);
+	struct inode *root;
+	char own[FS_NAME_MAX + 1];
 	int err;
 
-	if (mount_in_dir(c->m, c->mt->root, name, len))
+	if (mt || len > FS_NAME_MAX) {
+		mount_put(mt);
 		return 0;
-	mt = kzalloc(sizeof(*mt));
-	if (!mt)
-		return -ENOMEM;
-	err = c->dir->ops->lookup(c->dir, name, len, &mt->root);
-	if (err) {
-		kfree(mt);
+	}
+	memcpy(own, name, len);
+	own[len] = '\0';
+	err = c->dir->ops->lookup(c->dir, name, len, &root);
+	if (err)
 		return err;
+	mt = mount_alloc(c->mt->parent->type, root, 0);
+	if (!mt) {
+		inode_put(root);
+		return -ENOMEM;
 	}
-	inode_get(c->mt->root);
-	mt->parent = c->mt->root;
-	mt->at = kmalloc(at_len + 1 + len + 1);
-	if (mt->at) {
-		memcpy(mt->at, c->mt->at, at_len);
-		mt->at[at_len] = '/';
-		memcpy(mt->at + at_len + 1, name, len);
-		mt->at[at_len + 1 + len] = '\0';
-	}
-	return add(c->m, mt);
+	mt->shown = c->mt->parent;
+	mount_get(mt->shown);
+	err = mount_place(mt, &at, own);
+	if (!err)
+		err = mount_attach(c->m, mt);
+	if (err)
+		mount_put(mt);
+	return err;
 }
 
 static bool put_covered(struct dir_sink *sink, const char *name, size_t len, uint64_t ino,
@@ -433,11 +335,11 @@ static bool put_covered(struct dir_sink *sink, const char *name, size_t len, uin
 	return !err;
 }
 
-static int show_covered(struct mounts *m, const struct mount *mt)
+static int show_covered(struct mounts *m, struct mount *mt)
 {
 	struct covered c = { .sink = { .put = put_covered }, .m = m, .mt = mt };
 	uint64_t pos = 0;
-	int err = mt->parent->ops->lookup(mt->parent, mt->name, strlen(mt->name), &c.dir);
+	int err = mt->dir->ops->lookup(mt->dir, mt->name, strlen(mt->name), &c.dir);
 
 	if (!err && inode_is_dir(c.dir)) {
 		err = c.dir->ops->readdir(c.dir, &pos, &c.sink);
@@ -453,31 +355,34 @@ static int show_covered(struct mounts *m, const struct mount *mt)
 	return 0;
 }
 
-static void mounts_free(struct mounts *m)
+static int show_all_covered(struct mounts *m)
 {
-	for (size_t i = 0; i < m->nr; i++)
-		mount_free(m->all[i]);
-	kfree(m->all);
-	kfree(m);
+	struct mount *mt;
+	int err = 0;
+
+	list_for_each_entry(mt, &m->list, link) {
+		if (!err && mt->type->show_covered)
+			err = show_covered(m, mt);
+	}
+	return err;
 }
 
 static struct mounts *mounts_make(void)
 {
-	struct mounts *m = kzalloc(sizeof(*m));
-	size_t nr_types;
+	struct mounts *m = mounts_alloc();
+	LIST_HEAD(gone);
 	int err = 0;
 
 	if (!m)
 		return ERR_PTR(-ENOMEM);
 	for (struct registration *r = types; r && !err; r = r->next)
-		err = mount_type(m, r->type);
-	nr_types = m->nr;
-	for (size_t i = 0; i < nr_types && !err; i++) {
-		if (m->all[i]->type->show_covered)
-			err = show_covered(m, m->all[i]);
-	}
+		err = mount_type(m, r);
+	if (!err)
+		err = show_all_covered(m);
 	if (err) {
-		mounts_free(m);
+		mounts_clear(m, &gone);
+		mounts_put_gone(&gone); /* no file system goes: these are for ever */
+		kmem_free(m);
 		return ERR_PTR(err);
 	}
 	return m;
@@ -487,35 +392,107 @@ struct mounts *mounts_get(void)
 {
 	struct mounts *m;
 
-	mutex_lock(&setup_lock);
-	m = mounts ? mounts : mounts_make();
+	mutex_lock(&mount_change);
+	if (!mounts) {
+		mount_charge_node = true;
+		m = mounts_make();
+		mount_charge_node = false;
+	} else {
+		m = mounts;
+	}
 	if (!IS_ERR(m)) {
 		mounts = m;
 		__atomic_store_n(&has_why, false, __ATOMIC_RELEASE);
 	}
-	mutex_unlock(&setup_lock);
+	mutex_unlock(&mount_change);
 	if (IS_ERR(m))
 		pr_err("file systems cannot be mounted: error %d\n", (int)PTR_ERR(m));
 	return m;
 }
 
-bool mounts_info(struct mounts *m, size_t i, struct mount_info *info, char *buf, size_t size)
-{
-	const struct mount *mt = mount_nth(m, i);
-	const struct fs_type *type = mt ? mt->type : NULL; /* file systems come first */
+/* --- for mount(2) -------------------------------------------------------------------- */
 
-	if (!type)
-		return false;
-	*info = (struct mount_info){
-		.source = type->source ? type->source : type->name,
-		.at = type->at,
-		.type = type->name,
-		.options = buf,
-		.dev = type->dev,
-		.root_dev = mt->parent ? mt->parent->type->dev : type->dev,
+int fs_find(const char *name, struct fs_type **type, struct inode **root)
+{
+	int err;
+
+	assert_mutex_held(&mount_change);
+	for (struct registration *r = types; r; r = r->next) {
+		if (strcmp(r->type->name, name) || !strcmp(r->type->name, "ext4"))
+			continue;
+		*type = r->type;
+		*root = NULL;
+		if (r->type->make)
+			return 0;
+		err = root_of(r);
+		if (!err) {
+			*root = r->root;
+			inode_get(*root);
+		}
+		return err;
+	}
+	return -ENODEV;
+}
+
+/* --- telling ------------------------------------------------------------------------- */
+
+static void add(char *buf, size_t size, const char *word)
+{
+	const size_t at = strlen(buf);
+
+	snprintf(buf + at, size - at, ",%s", word);
+}
+
+static void put_options(const struct mount *mt, struct mount_info *info)
+{
+	static const struct {
+		uint32_t flag;
+		const char *word;
+	} words[] = {
+		{ MOUNT_NOSUID, "nosuid" },         { MOUNT_NODEV, "nodev" },
+		{ MOUNT_NOEXEC, "noexec" },         { MOUNT_NOATIME, "noatime" },
+		{ MOUNT_NODIRATIME, "nodiratime" }, { MOUNT_RELATIME, "relatime" },
 	};
-	snprintf(buf, size, "%s%s%s%s", type->read_only ? "ro" : "rw",
-		 type->noexec ? ",noexec" : "", type->options ? "," : "",
-		 type->options ? type->options : "");
+	const struct fs_type *type = mt->type;
+	const uint32_t flags = READ_ONCE(mt->flags);
+
+	strlcpy(info->options, mount_writable(mt, mt->root) ? "ro" : "rw", MOUNT_OPTIONS_MAX);
+	strlcpy(info->super, mount_writable(NULL, mt->root) ? "ro" : "rw", MOUNT_OPTIONS_MAX);
+	if (type->noexec && !(flags & MOUNT_NOEXEC))
+		add(info->options, MOUNT_OPTIONS_MAX, "noexec");
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (flags & words[i].flag)
+			add(info->options, MOUNT_OPTIONS_MAX, words[i].word);
+	}
+	if (type->options && !(flags & MOUNT_ASKED))
+		add(info->options, MOUNT_OPTIONS_MAX, type->options);
+	if (type->show)
+		type->show(type, info->super + strlen(info->super),
+			   MOUNT_OPTIONS_MAX - strlen(info->super));
+}
+
+bool mounts_info(const struct mounts *m, uint32_t id, struct mount_info *info)
+{
+	struct mount *mt = mounts_next(m, id);
+	const struct fs_type *type;
+
+	if (!mt)
+		return false;
+	type = mt->type;
+	info->id = mt->id;
+	info->parent_id = mount_parent_id(mt);
+	info->type = type->name;
+	info->dev = type->dev;
+	strlcpy(info->source,
+		mt->source     ? mt->source
+		: type->source ? type->source
+			       : type->name,
+		sizeof(info->source));
+	if (!mount_copy_at(mt, info->at))
+		strlcpy(info->at, "/", sizeof(info->at));
+	if (!mount_root_text(mt, info->root))
+		strlcpy(info->root, "/", sizeof(info->root));
+	put_options(mt, info);
+	mount_put(mt);
 	return true;
 }

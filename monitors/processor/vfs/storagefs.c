@@ -401,37 +401,71 @@ static int attr_of_found(const struct storage_fs *fs, struct path_found *found)
 	return err;
 }
 
-/* Where a look-up ends: mount points, then the path of how->stop. */
+/* Where a look-up ends: mount points, then the paths of how->stop and how->bound. */
 struct stops {
 	const char *points;
 	size_t len;
-	char *own;        /* @points, if how->stop is among them; the caller's to kfree() */
-	const char *last; /* its path, in @own; NULL: there is none */
+	char *own;                /* @points, if those are among them; the caller's to kfree() */
+	const char *stop, *bound; /* their paths, in @own; NULL: there is none */
 };
 
-/* With its path as it is now: a rename that comes between makes the caller ask again. */
+/* The path of @dir as it is now; NULL: it is removed, so none is below it any more. */
+static char *stop_path(struct inode *dir)
+{
+	char *path = dir ? path_of(storage_inode_of(dir)) : NULL;
+
+	return PTR_ERR(path) == -ENOENT ? NULL : path;
+}
+
+static const char *put_stop(struct stops *s, const char *path)
+{
+	char *at = s->own + s->len;
+
+	memcpy(at, path, strlen(path) + 1);
+	s->len += strlen(path) + 1;
+	return at;
+}
+
+/* With paths as they are now: a rename that comes between makes the caller ask again. */
 static int stops_make(const struct path_lookup *how, struct stops *s)
 {
 	const size_t len = how->mount_points_len;
-	char *path;
+	char *stop, *bound;
+	size_t more;
+	int err = 0;
 
 	*s = (struct stops){ .points = how->mount_points, .len = len };
-	if (!how->stop)
+	if (!how->stop && !how->bound)
 		return 0;
-	path = path_of(storage_inode_of(how->stop));
-	if (IS_ERR(path)) /* a directory that is removed has none below it any more */
-		return PTR_ERR(path) == -ENOENT ? 0 : (int)PTR_ERR(path);
-	s->len = len + strlen(path) + 1;
-	s->own = s->len <= STORAGE_MOUNT_POINTS_MAX ? kmalloc(s->len) : NULL;
-	if (s->own) {
+	stop = stop_path(how->stop);
+	bound = stop_path(how->bound);
+	if (IS_ERR(stop) || IS_ERR(bound)) {
+		err = IS_ERR(stop) ? PTR_ERR(stop) : PTR_ERR(bound);
+		stop = IS_ERR(stop) ? NULL : stop;
+		bound = IS_ERR(bound) ? NULL : bound;
+	}
+	more = (stop ? strlen(stop) + 1 : 0) + (bound ? strlen(bound) + 1 : 0);
+	if (!err && len + more > STORAGE_MOUNT_POINTS_MAX)
+		err = -ENAMETOOLONG;
+	if (!err && more) {
+		s->own = kmalloc(len + more);
+		err = s->own ? 0 : -ENOMEM;
+	}
+	if (!err && s->own) {
 		if (len)
 			memcpy(s->own, how->mount_points, len);
-		memcpy(s->own + len, path, s->len - len);
 		s->points = s->own;
-		s->last = s->own + len;
+		s->stop = stop ? put_stop(s, stop) : NULL;
+		s->bound = bound ? put_stop(s, bound) : NULL;
 	}
-	kfree(path);
-	return s->own ? 0 : s->len > STORAGE_MOUNT_POINTS_MAX ? -ENAMETOOLONG : -ENOMEM;
+	kfree(stop);
+	kfree(bound);
+	return err;
+}
+
+static bool is_stop(const struct storage_found *rep, const char *stop)
+{
+	return stop && strlen(stop) == rep->path_len && !memcmp(stop, rep->path, rep->path_len);
 }
 
 static enum path_turn turn_of(const struct storage_found *rep, const struct stops *s)
@@ -440,10 +474,9 @@ static enum path_turn turn_of(const struct storage_found *rep, const struct stop
 		return TURN_UP;
 	if (rep->end == STORAGE_AT_ROOT)
 		return TURN_ROOT;
-	if (s->last && strlen(s->last) == rep->path_len &&
-	    !memcmp(s->last, rep->path, rep->path_len))
+	if (is_stop(rep, s->stop))
 		return TURN_STOP;
-	return TURN_MOUNT_POINT;
+	return is_stop(rep, s->bound) ? TURN_BOUND : TURN_MOUNT_POINT;
 }
 
 /*
@@ -568,11 +601,8 @@ static int storagefs_text(struct inode *inode, char *buf, size_t size)
 		err = -ENOENT;
 	else if (!si->path)
 		err = -EINVAL;
-	/* The mount point is in front of it, which may be "/". */
-	if (!err && !si->path[1])
-		strlcpy(buf, "", size);
-	else if (!err)
-		strlcpy(buf, si->path + !inode->type->at[1], size);
+	if (!err)
+		strlcpy(buf, si->path[1] ? si->path : "", size);
 	spin_unlock(&table.lock);
 	return err;
 }

@@ -24,6 +24,8 @@ struct walk {
 	const struct walk_base *base;
 	uint32_t flags, access;
 	struct inode *cur; /* referenced */
+	struct mount *mnt; /* the same: of cur; NULL: cur is not mounted */
+	struct mount *top; /* the same: what is at the root of the namespace */
 	char *canon;       /* of cur; FS_PATH_MAX bytes */
 	char *owned;       /* what @rest points into, if not into the caller's text */
 	const char *rest;
@@ -37,8 +39,10 @@ struct walk {
 void path_put(struct path *p)
 {
 	inode_put(p->inode);
+	mount_put(p->mnt);
 	kfree(p->text);
 	p->inode = NULL;
+	p->mnt = NULL;
 	p->text = NULL;
 }
 
@@ -50,6 +54,9 @@ int path_copy(struct path *to, const struct path *from)
 	to->attr = from->attr;
 	to->inode = from->inode;
 	inode_get(to->inode);
+	to->mnt = from->mnt;
+	if (to->mnt)
+		mount_get(to->mnt);
 	return 0;
 }
 
@@ -72,24 +79,19 @@ int inode_getattr(struct inode *inode, struct file_attr *attr)
 	return err;
 }
 
-int inode_writable(const struct inode *inode)
-{
-	return inode->type->read_only ? -EROFS : 0;
-}
-
-int inode_permission(const struct inode *inode, const struct fs_cred *cred,
+int inode_permission(const struct mount *mt, const struct inode *inode, const struct fs_cred *cred,
 		     const struct file_attr *attr, uint32_t access)
 {
 	const uint32_t type = inode->mode;
 
 	/* A device or pipe is written without the file system that names it. */
 	if ((access & FS_MAY_WRITE) && (type == S_IFREG || type == S_IFDIR || type == S_IFLNK)) {
-		const int err = inode_writable(inode);
+		const int err = mount_writable(mt, inode);
 
 		if (err)
 			return err;
 	}
-	if ((access & FS_MAY_EXEC) && inode->type->noexec && type == S_IFREG)
+	if ((access & FS_MAY_EXEC) && type == S_IFREG && (inode->type->noexec || mount_noexec(mt)))
 		return -EACCES;
 	if (!access || (inode->ops->is_callers && inode->ops->is_callers(inode)))
 		return 0;
@@ -101,6 +103,30 @@ int attr_access(const struct fs_cred *cred, const struct file_attr *attr, uint32
 	return fs_access(cred, attr->mode, attr->uid, attr->gid, access);
 }
 
+/*
+ * Take the path of the root of @mt off the front of @text, a path in its file system ("" for the
+ * root of that). -ENOENT: it is not below that root (any more).
+ */
+static int strip_root(const struct mount *mt, char *text)
+{
+	char *root;
+	size_t len;
+	int err = 0;
+
+	if (!(READ_ONCE(mt->flags) & MOUNT_SUBTREE))
+		return 0;
+	root = kmalloc(FS_PATH_MAX);
+	if (!root)
+		return -ENOMEM;
+	len = mount_root_text(mt, root);
+	if (strncmp(text, root, len) || (text[len] && text[len] != '/'))
+		err = -ENOENT;
+	else
+		memmove(text, text + len, strlen(text + len) + 1);
+	kfree(root);
+	return err;
+}
+
 int path_text(const struct path *p, char *buf)
 {
 	const struct inode *inode = p->inode;
@@ -108,14 +134,18 @@ int path_text(const struct path *p, char *buf)
 	size_t at;
 	int err;
 
-	if (!inode || !inode->ops->text) { /* no inode: an open pipe or stream */
+	if (!inode || !p->mnt || !inode->ops->text) { /* no inode: an open pipe or stream */
 		strlcpy(buf, p->text, FS_PATH_MAX);
 		return inode && !inode_getattr(p->inode, &attr) && !attr.nlink ? -ENOENT : 0;
 	}
-	at = strlcpy(buf, inode->type->at, FS_PATH_MAX);
+	at = mount_copy_at(p->mnt, buf);
 	err = inode->ops->text(p->inode, buf + at, FS_PATH_MAX - at);
+	if (!err)
+		err = strip_root(p->mnt, buf + at);
 	if (err)
 		strlcpy(buf, p->text, FS_PATH_MAX);
+	else if (!buf[0])
+		strlcpy(buf, "/", FS_PATH_MAX);
 	return err == -EINVAL ? 0 : err;
 }
 
@@ -237,25 +267,52 @@ static void go_to(struct walk *w, struct inode *inode)
 	w->cur = inode;
 }
 
-static void enter_mount(struct walk *w, const struct mount *mt)
+/* The same behind another mount, whose reference is taken over too. */
+static void go_behind(struct walk *w, struct mount *mt, struct inode *inode)
 {
-	inode_get(mt->root);
-	go_to(w, mt->root);
-	strlcpy(w->canon, mt->at, FS_PATH_MAX);
+	go_to(w, inode);
+	mount_put(w->mnt);
+	w->mnt = mt;
 }
 
-/* The directory that ".." does not leave. */
-static struct inode *root_of(const struct walk *w)
+static void set_canon(struct walk *w, const struct mount *at)
 {
-	return w->base->root ? w->base->root->inode : mounts_root(w->base->mounts);
+	if (!mount_copy_at(at, w->canon))
+		strlcpy(w->canon, "/", FS_PATH_MAX);
+}
+
+/* To the root of @mt, whose reference is taken over. */
+static void enter_mount(struct walk *w, struct mount *mt)
+{
+	struct mount *shown = mt->shown;
+
+	set_canon(w, mt);
+	inode_get(mt->root);
+	if (shown)
+		mount_get(shown);
+	go_behind(w, shown ? shown : mt, mt->root);
+	if (shown)
+		mount_put(mt);
+}
+
+/* Is the walk at the directory that ".." does not leave? */
+static bool at_root(const struct walk *w)
+{
+	const struct path *root = w->base->root;
+
+	return root ? w->cur == root->inode && w->mnt == root->mnt
+		    : w->cur == w->top->root && w->mnt == w->top;
 }
 
 static void go_to_root(struct walk *w)
 {
-	struct inode *root = root_of(w);
+	struct inode *root = w->base->root ? w->base->root->inode : w->top->root;
+	struct mount *mt = w->base->root ? w->base->root->mnt : w->top;
 
 	inode_get(root);
-	go_to(w, root);
+	if (mt)
+		mount_get(mt);
+	go_behind(w, mt, root);
 	if (w->base->root)
 		(void)!path_text(w->base->root, w->canon); /* removed: its last path */
 	else
@@ -288,7 +345,7 @@ static int finish(struct walk *w, struct inode *inode, const struct file_attr *a
 {
 	if (((w->flags & WALK_DIRECTORY) || w->must_be_dir) && !inode_is_dir(inode))
 		return -ENOTDIR;
-	return inode_permission(inode, w->base->cred, attr, w->access);
+	return inode_permission(w->mnt, inode, w->base->cred, attr, w->access);
 }
 
 /* --- all that is left at once -------------------------------------------------------- */
@@ -299,45 +356,58 @@ static int finish(struct walk *w, struct inode *inode, const struct file_attr *a
  */
 static void skip_to_mount(struct walk *w)
 {
-	const struct inode *top = mounts_root(w->base->mounts), *root = root_of(w);
+	bool top;
 
-	while (w->cur == top || w->cur == root) {
+	while ((top = w->mnt == w->top && w->cur == w->top->root) || at_root(w)) {
 		const char *start = w->rest, *name;
 		const size_t len = next_name(w, &name);
-		const bool dots = is_dot(name, len) || is_dot_dot(name, len);
-		const struct mount *mt = NULL;
+		const bool dots = is_dot(name, len) || (is_dot_dot(name, len) && at_root(w));
+		struct mount *mt = NULL;
 
-		if (len && len <= FS_NAME_MAX && !dots && w->cur == top)
-			mt = mount_in_dir(w->base->mounts, w->cur, name, len);
+		if (len && len <= FS_NAME_MAX && !dots && top)
+			mt = mount_in_dir(w->mnt, w->cur, name, len);
 		if (mt) {
 			enter_mount(w, mt);
-		} else if (!dots) {
+			w->must_be_dir = *w->rest == '/';
+		} else if (dots) {
+			w->must_be_dir = true; /* a root is one */
+		} else {
 			w->rest = start;
 			return;
 		}
-		w->must_be_dir = true; /* a root is one, and so is what is mounted in "/" */
 	}
 }
 
-/* @text, a path in the file system of @type, becomes the canonical one: its own or a new one. */
-static int make_whole(const struct fs_type *type, char **text)
+/*
+ * @text, a path in the file system of @mt, becomes the canonical one: its own or a new one. It has
+ * "/" for the root.
+ */
+static int make_whole(const struct mount *mt, char **text)
 {
-	const size_t at_len = strlen(type->at), len = strlen(*text);
-	char *whole;
+	char *whole = kmalloc(FS_PATH_MAX);
+	size_t at_len, len;
+	int err;
 
-	if (at_len == 1)
-		return 0; /* "/" */
-	if (at_len + len >= FS_PATH_MAX)
-		return -ENAMETOOLONG;
-	whole = kmalloc(at_len + len + 1);
 	if (!whole)
 		return -ENOMEM;
-	memcpy(whole, type->at, at_len);
-	memcpy(whole + at_len, *text, len == 1 ? 0 : len); /* its root is its mount point */
-	whole[len == 1 ? at_len : at_len + len] = '\0';
+	at_len = mount_copy_at(mt, whole);
+	if (!strcmp(*text, "/"))
+		(*text)[0] = '\0';
+	err = strip_root(mt, *text);
+	if (err == -ENOENT)
+		err = 0; /* moved out of it meanwhile: its own path */
+	len = strlen(*text);
+	if (!err && at_len + len >= FS_PATH_MAX)
+		err = -ENAMETOOLONG;
+	if (err) {
+		kfree(whole);
+		return err;
+	}
+	memcpy(whole + at_len, *text, len + 1);
 	kfree(*text);
-	*text = whole;
-	return 0;
+	*text = at_len + len ? kstrdup(whole) : kstrdup("/");
+	kfree(whole);
+	return *text ? 0 : -ENOMEM;
 }
 
 /* Was @at among the mount points at which the file system was told to end? */
@@ -352,33 +422,41 @@ static bool was_offered(const struct path_lookup *how, const char *at)
 	return false;
 }
 
-/* ".." at the root of @here. */
-static void leave_mount(struct walk *w, const struct mount *here)
+static void go_to_root_of_mount(struct walk *w)
 {
-	struct inode *to = here->root == root_of(w) || !here->parent ? here->root : here->parent;
+	struct mount *here = w->mnt;
 
-	inode_get(to);
-	go_to(w, to);
-	strlcpy(w->canon, here->at, FS_PATH_MAX);
-	if (to != here->root)
-		canon_pop(w);
+	inode_get(here->root);
+	go_to(w, here->root);
+	set_canon(w, here);
 }
 
-/* Go to where the look-up has come out of the file system of @here. */
-static int turn(struct walk *w, const struct mount *here, const struct path_lookup *how,
-		struct path_found *found)
+/* ".." at the root of w->mnt. */
+static void leave_mount(struct walk *w)
 {
-	const struct mount *mt;
-	int err;
+	struct mount *here = w->mnt, *parent;
+	struct inode *dir;
+
+	go_to_root_of_mount(w);
+	if (at_root(w) || !mount_up(here, &parent, &dir))
+		return;
+	go_behind(w, parent, dir);
+	canon_pop(w);
+}
+
+/* Go to where the look-up has come out of the file system. */
+static int turn(struct walk *w, const struct path_lookup *how, struct path_found *found)
+{
+	struct mount *mt;
 
 	switch (found->turn) {
 	case TURN_UP:
-		if (!here->parent && !how->below)
+		if (!how->below)
 			return -EPROTO;
-		leave_mount(w, here);
+		leave_mount(w);
 		return 0;
 	case TURN_ROOT:
-		if ((!here->parent && !how->below) || !found->nr_links)
+		if (!how->below || !found->nr_links)
 			return -EPROTO;
 		go_to_root(w);
 		return 0;
@@ -387,15 +465,19 @@ static int turn(struct walk *w, const struct mount *here, const struct path_look
 			return -EPROTO;
 		go_to_root(w);
 		return 0;
+	case TURN_BOUND:
+		if (!how->bound)
+			return -EPROTO;
+		go_to_root_of_mount(w);
+		return 0;
 	case TURN_MOUNT_POINT:
 		break;
 	}
 	if (!was_offered(how, found->text))
 		return -EPROTO;
-	err = make_whole(here->type, &found->text);
-	mt = err ? NULL : mount_at(w->base->mounts, found->text);
+	mt = mount_at_point(w->mnt, found->text);
 	if (!mt)
-		return err ? err : -EPROTO;
+		return -EAGAIN; /* it has gone meanwhile */
 	enter_mount(w, mt);
 	return 0;
 }
@@ -404,20 +486,24 @@ static int turn(struct walk *w, const struct mount *here, const struct path_look
  * The file system hands back what is left, of which it knows nothing. -EPROTO: it should have gone
  * on.
  */
-static int cross(struct walk *w, const struct mount *here, const struct path_lookup *how,
-		 struct path_found *found)
+static int cross(struct walk *w, const struct path_lookup *how, struct path_found *found)
 {
+	int err;
+
 	/* Without a link a name or more is gone, so a rest as long is false. */
 	if (!found->nr_links && strlen(found->rest) >= strlen(w->rest))
 		return -EPROTO;
-	w->nr_links += found->nr_links;
-	if (w->nr_links > WALK_LINKS_MAX)
+	if (w->nr_links + found->nr_links > WALK_LINKS_MAX)
 		return -ELOOP;
+	err = turn(w, how, found);
+	if (err)
+		return err;
+	w->nr_links += found->nr_links;
 	kfree(w->owned);
 	w->owned = found->rest;
 	w->rest = found->rest;
 	found->rest = NULL;
-	return turn(w, here, how, found);
+	return 0;
 }
 
 static void found_put(struct path_found *found)
@@ -434,10 +520,11 @@ static int finish_found(struct walk *w, struct path_found *found)
 	int err = finish(w, found->inode, &found->attr);
 
 	if (!err)
-		err = make_whole(found->inode->type, &found->text);
+		err = make_whole(w->mnt, &found->text);
 	if (err)
 		return err;
-	*at = (struct path){ .inode = found->inode, .text = found->text, .attr = found->attr };
+	*at = (struct path){ found->inode, w->mnt, found->text, found->attr };
+	mount_get(w->mnt);
 	*found = (struct path_found){ 0 };
 	return 0;
 }
@@ -457,7 +544,7 @@ static int find_missing(struct walk *w, struct path_lookup *how)
 	int err = -ENOMEM;
 
 	if (!len) { /* a link that leads nowhere */
-		err = inode_writable(w->cur);
+		err = mount_writable(w->mnt, w->cur);
 		return err ? err : -ENOENT;
 	}
 	dir = kmalloc(dir_len + 1);
@@ -477,11 +564,13 @@ static int find_missing(struct walk *w, struct path_lookup *how)
 	if (!err && !inode_is_dir(found.inode))
 		err = -ENOTDIR; /* must_be_dir is a request, and the storage node's to ignore */
 	if (!err)
-		err = inode_permission(found.inode, w->base->cred, &found.attr, FS_MAY_EXEC);
+		err = inode_permission(w->mnt, found.inode, w->base->cred, &found.attr,
+				       FS_MAY_EXEC);
 	if (!err)
-		err = make_whole(found.inode->type, &found.text);
+		err = make_whole(w->mnt, &found.text);
 	if (!err) {
-		res->parent = (struct path){ found.inode, found.text, found.attr };
+		res->parent = (struct path){ found.inode, w->mnt, found.text, found.attr };
+		mount_get(w->mnt);
 		found = (struct path_found){ 0 };
 	}
 out:
@@ -499,53 +588,55 @@ static int walk_rest(struct walk *w, bool *done)
 		.nofollow = w->flags & WALK_NOFOLLOW,
 		.must_be_dir = w->flags & WALK_DIRECTORY,
 	};
-	const struct mount *here = mount_of(w->base->mounts, w->cur);
+	struct mount_points *points = mount_points_get(w->mnt);
 	struct path_found found = { 0 };
 	int err;
 
-	ASSERT(here);
-	how.mount_points = here->points;
-	how.mount_points_len = here->points_len;
-	if (w->base->root) {
-		struct inode *root = w->base->root->inode;
-
-		how.below = true;
-		how.stop = root->type == here->type && root != here->root ? root : NULL;
+	if (points) {
+		how.mount_points = points->text;
+		how.mount_points_len = points->len;
 	}
+	if (READ_ONCE(w->mnt->flags) & MOUNT_SUBTREE)
+		how.bound = w->mnt->root;
+	how.below = w->base->root || w->mnt != w->top || how.bound;
+	if (w->base->root && w->base->root->mnt == w->mnt && w->base->root->inode != w->mnt->root)
+		how.stop = w->base->root->inode;
 	w->must_be_dir = false; /* the file system sees the slashes of the rest */
 	err = w->cur->ops->lookup_path(w->cur, &how, &found);
 	ASSERT(err || (found.text && !found.inode != !found.rest));
 	*done = err || found.inode;
 	if (err == -ENOENT && (w->flags & WALK_CREATE))
-		return find_missing(w, &how);
-	if (!err)
-		err = found.inode ? finish_found(w, &found) : cross(w, here, &how, &found);
+		err = find_missing(w, &how);
+	else if (!err)
+		err = found.inode ? finish_found(w, &found) : cross(w, &how, &found);
 	found_put(&found);
+	mount_points_put(points);
+	if (err == -EAGAIN && !*done)
+		err = 0; /* the table has changed: the same question once more */
 	return err;
 }
 
 /* Does the file system look up the rest by itself?  What is left must be more than the inode. */
 static bool asks_rest(const struct walk *w)
 {
-	return w->cur->ops->lookup_path && (!only_slashes(w->rest) || w->cur->mode == S_IFLNK);
+	return w->cur->ops->lookup_path && w->mnt &&
+	       (!only_slashes(w->rest) || w->cur->mode == S_IFLNK);
 }
 
 /* --- name by name -------------------------------------------------------------------- */
 
 static int go_up(struct walk *w)
 {
-	const struct mount *mt = mount_of_root(w->base->mounts, w->cur);
 	struct inode *parent;
 	int err;
 
 	/* skip_to_mount() takes ".." at a root, and lookup_path() its own. */
-	ASSERT(w->cur != root_of(w) && !w->cur->ops->lookup_path);
-	if (mt) {
-		inode_get(mt->parent);
-		go_to(w, mt->parent);
-		canon_pop(w);
+	ASSERT(!at_root(w));
+	if (w->mnt && w->cur == w->mnt->root) {
+		leave_mount(w);
 		return 0;
 	}
+	ASSERT(!w->cur->ops->lookup_path);
 	err = w->cur->ops->parent ? w->cur->ops->parent(w->cur, &parent) : -ENOENT;
 	if (err)
 		return err;
@@ -567,8 +658,9 @@ static int follow_magic(struct walk *w, struct inode *link)
 		return err;
 	ASSERT(to.inode && to.text);
 	strlcpy(w->canon, to.text, FS_PATH_MAX);
-	go_to(w, to.inode);
+	go_behind(w, to.mnt, to.inode);
 	to.inode = NULL;
+	to.mnt = NULL;
 	path_put(&to);
 	return 0;
 }
@@ -613,6 +705,9 @@ static int finish_missing(struct walk *w, const char *name, size_t len)
 	res->slash = *w->rest == '/';
 	inode_get(w->cur);
 	res->parent.inode = w->cur;
+	if (w->mnt)
+		mount_get(w->mnt);
+	res->parent.mnt = w->mnt;
 	return inode_getattr(w->cur, &res->parent.attr);
 }
 
@@ -620,7 +715,7 @@ static int finish_missing(struct walk *w, const char *name, size_t len)
 static int walk_name(struct walk *w, const char *name, size_t len, bool *done)
 {
 	const bool last = only_slashes(w->rest), slash = *w->rest == '/';
-	const struct mount *mt = mount_in_dir(w->base->mounts, w->cur, name, len);
+	struct mount *mt = mount_in_dir(w->mnt, w->cur, name, len);
 	struct inode *next = NULL;
 	int err;
 
@@ -663,7 +758,9 @@ static int finish_here(struct walk *w)
 	if (!at->text)
 		return -ENOMEM;
 	at->inode = w->cur;
+	at->mnt = w->mnt;
 	w->cur = NULL;
+	w->mnt = NULL;
 	return 0;
 }
 
@@ -683,7 +780,7 @@ static int walk_here(struct walk *w, bool *done)
 		return -ENOTDIR;
 	err = inode_getattr(w->cur, &attr);
 	if (!err)
-		err = inode_permission(w->cur, w->base->cred, &attr, FS_MAY_EXEC);
+		err = inode_permission(w->mnt, w->cur, w->base->cred, &attr, FS_MAY_EXEC);
 	if (err)
 		return err;
 	if (len > FS_NAME_MAX)
@@ -711,6 +808,9 @@ static int begin(struct walk *w, const char *text)
 		return -ENOTDIR;
 	inode_get(dir->inode);
 	w->cur = dir->inode;
+	if (dir->mnt)
+		mount_get(dir->mnt);
+	w->mnt = dir->mnt;
 	/* A walk can begin in a directory that has been removed: the path is then its last one. */
 	(void)!path_text(dir, w->canon);
 	return 0;
@@ -736,12 +836,15 @@ int path_walk(const struct walk_base *base, const char *text, uint32_t flags, ui
 		w.flags |= WALK_NOFOLLOW;
 	}
 	w.canon = kmalloc(FS_PATH_MAX);
-	err = w.canon ? begin(&w, text) : -ENOMEM;
+	w.top = mounts_top(base->mounts);
+	err = w.canon ? w.top ? begin(&w, text) : -ENOENT : -ENOMEM;
 	while (!err && !done) {
 		skip_to_mount(&w);
 		err = asks_rest(&w) ? walk_rest(&w, &done) : walk_here(&w, &done);
 	}
 	inode_put(w.cur);
+	mount_put(w.mnt);
+	mount_put(w.top);
 	kfree(w.owned);
 	kfree(w.canon);
 	/* A file, or the place where one would be. */
@@ -784,7 +887,7 @@ int path_walk_parent(const struct walk_base *base, const char *text, struct walk
 	memcpy(res->name, name, len);
 	res->name[len] = '\0';
 	res->slash = name[len] == '/';
-	res->mount_point = mount_in_dir(base->mounts, res->parent.inode, res->name, len);
+	res->mount_point = mount_point_at(res->parent.inode, res->name, len);
 	return 0;
 }
 
