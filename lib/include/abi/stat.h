@@ -63,7 +63,12 @@ static_assert(sizeof(struct linux_statx) == 256, "struct statx is ABI");
 
 /* statfs(): flags and magic numbers. */
 #define ST_RDONLY          0x1u
+#define ST_NOSUID          0x2u
+#define ST_NODEV           0x4u
 #define ST_NOEXEC          0x8u
+#define ST_NOATIME         0x400u
+#define ST_NODIRATIME      0x800u
+#define ST_RELATIME        0x1000u
 #define EXT4_SUPER_MAGIC   0xef53u
 #define TMPFS_MAGIC        0x1021994u
 #define PROC_SUPER_MAGIC   0x9fa0u

@@ -89,7 +89,7 @@ static int next_fd(const struct pseudo_subject *s, uint64_t *nr, char name[PSEUD
 
 static int put_path(struct text *t, struct file *f)
 {
-	const struct path at = { .inode = f->inode, .text = f->path };
+	const struct path at = { .inode = f->inode, .mnt = f->mnt, .text = f->path };
 	char *buf = kmalloc(FS_PATH_MAX);
 	bool outside;
 	int err;
@@ -313,6 +313,9 @@ static int fd_magic_link(const struct pseudo_subject *s, struct path *to)
 	if (to->text) {
 		inode_get(f->inode);
 		to->inode = f->inode;
+		to->mnt = f->mnt;
+		if (to->mnt)
+			mount_get(to->mnt);
 	}
 	file_put(f);
 	return to->text ? 0 : -ENOMEM;

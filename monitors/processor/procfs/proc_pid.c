@@ -128,12 +128,11 @@ static int root_of(const struct pseudo_subject *s, struct path *out)
 		return err;
 	err = fs_state_root(fs, out);
 	if (!err && !out->inode) {
+		mounts_root_path(fs->mounts, out);
 		out->text = kstrdup("/");
-		err = out->text ? 0 : -ENOMEM;
-		if (!err) {
-			out->inode = mounts_root(fs->mounts);
-			inode_get(out->inode);
-			out->attr.mode = S_IFDIR;
+		if (!out->text) {
+			path_put(out);
+			err = -ENOMEM;
 		}
 	}
 	fs_state_put(fs);
@@ -283,99 +282,97 @@ SHOW(show_pid_limits)
 
 /* --- mounts -------------------------------------------------------------------------- */
 
-#define OPTIONS_MAX    256
-#define FIRST_MOUNT_ID 20u
-
 /* The mounts that a process sees, with the paths that they have for it. */
 struct mount_list {
 	struct fs_state *fs;
-	size_t i; /* of the next one */
+	uint32_t id; /* of the last one */
 	struct mount_info mi;
-	char options[OPTIONS_MAX];
-	char *at;
-	int err;
 };
 
-static int mount_list_begin(const struct pseudo_subject *s, struct mount_list *l)
+static struct mount_list *mount_list_begin(const struct pseudo_subject *s)
 {
+	struct mount_list *l = kmalloc(sizeof(*l));
 	int err;
 
-	*l = (struct mount_list){ .at = kmalloc(FS_PATH_MAX) };
-	err = l->at ? fs_of(s, &l->fs) : -ENOMEM;
-	if (err)
-		kfree(l->at);
-	return err;
+	if (!l)
+		return ERR_PTR(-ENOMEM);
+	l->id = 0;
+	err = fs_of(s, &l->fs);
+	if (!err)
+		return l;
+	kfree(l);
+	return ERR_PTR(err);
 }
 
-/* The next one below the root of the process; false at the end, and after an error. */
-static bool mount_list_next(struct mount_list *l)
+/* The next one below the root of the process: 1; 0 at the end. */
+static int mount_list_next(struct mount_list *l)
 {
 	bool outside = true;
+	int err = 0;
 
-	while (!l->err && outside) {
-		if (!mounts_info(l->fs->mounts, l->i, &l->mi, l->options, sizeof(l->options)))
-			return false;
-		l->i++;
-		strlcpy(l->at, l->mi.at, FS_PATH_MAX);
-		l->err = path_text_strip(l->fs, l->at, &outside);
+	while (!err && outside) {
+		if (!mounts_info(l->fs->mounts, l->id, &l->mi))
+			return 0;
+		l->id = l->mi.id;
+		err = path_text_strip(l->fs, l->mi.at, &outside);
 	}
-	return !l->err;
+	return err ? err : 1;
 }
 
-static int mount_list_end(struct mount_list *l)
+static void mount_list_end(struct mount_list *l)
 {
 	fs_state_put(l->fs);
-	kfree(l->at);
-	return l->err;
+	kfree(l);
+}
+
+/* Both kinds of options in one, as /proc/mounts has them. */
+static void put_all_options(struct text *t, const struct mount_info *mi)
+{
+	const char *more = strchr(mi->super, ',');
+
+	text_puts(t, mi->options);
+	if (more)
+		text_puts(t, more);
 }
 
 SHOW(show_pid_mounts)
 {
-	struct mount_list l;
-	int err = mount_list_begin(s, &l);
+	struct mount_list *l = mount_list_begin(s);
+	int more;
 
-	if (err)
-		return err;
-	while (mount_list_next(&l)) {
-		text_escaped(t, l.mi.source, "#");
+	if (IS_ERR(l))
+		return PTR_ERR(l);
+	while ((more = mount_list_next(l)) > 0) {
+		text_escaped(t, l->mi.source, "#");
 		text_putc(t, ' ');
-		text_escaped(t, l.at, "");
-		text_printf(t, " %s %s 0 0\n", l.mi.type, l.mi.options);
+		text_escaped(t, l->mi.at, "");
+		text_printf(t, " %s ", l->mi.type);
+		put_all_options(t, &l->mi);
+		text_puts(t, " 0 0\n");
 	}
-	return mount_list_end(&l);
-}
-
-/* The number of the mount whose device is @dev. */
-static unsigned int mount_id(struct mounts *m, uint64_t dev)
-{
-	char options[OPTIONS_MAX];
-	struct mount_info mi;
-
-	for (size_t i = 0; mounts_info(m, i, &mi, options, sizeof(options)); i++) {
-		if (mi.dev == dev)
-			return FIRST_MOUNT_ID + (unsigned int)i;
-	}
-	return FIRST_MOUNT_ID;
+	mount_list_end(l);
+	return more;
 }
 
 SHOW(show_pid_mountinfo)
 {
-	struct mount_list l;
-	int err = mount_list_begin(s, &l);
+	struct mount_list *l = mount_list_begin(s);
+	int more;
 
-	if (err)
-		return err;
-	while (mount_list_next(&l)) {
-		/* The root has nothing above it: its parent is number 1, which has no line. */
-		text_printf(t, "%u %u %u:%u / ", FIRST_MOUNT_ID + (unsigned int)l.i - 1,
-			    l.i > 1 ? mount_id(l.fs->mounts, l.mi.root_dev) : 1,
-			    (unsigned int)(l.mi.dev >> 8), (unsigned int)(l.mi.dev & 0xff));
-		text_escaped(t, l.at, "");
-		text_printf(t, " %s - %s ", l.mi.options, l.mi.type);
-		text_escaped(t, l.mi.source, "#");
-		text_printf(t, " %s\n", strncmp(l.mi.options, "ro", 2) ? "rw" : "ro");
+	if (IS_ERR(l))
+		return PTR_ERR(l);
+	while ((more = mount_list_next(l)) > 0) {
+		text_printf(t, "%u %u %u:%u ", l->mi.id, l->mi.parent_id,
+			    (unsigned int)(l->mi.dev >> 8), (unsigned int)(l->mi.dev & 0xff));
+		text_escaped(t, l->mi.root, "");
+		text_putc(t, ' ');
+		text_escaped(t, l->mi.at, "");
+		text_printf(t, " %s - %s ", l->mi.options, l->mi.type);
+		text_escaped(t, l->mi.source, "#");
+		text_printf(t, " %s\n", l->mi.super);
 	}
-	return mount_list_end(&l);
+	mount_list_end(l);
+	return more;
 }
 
 SHOW(show_pid_personality)

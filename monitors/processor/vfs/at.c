@@ -27,6 +27,9 @@ static int place_of(const struct file *f, struct path *out)
 	out->attr = f->attr;
 	out->inode = f->inode;
 	inode_get(out->inode);
+	out->mnt = f->mnt;
+	if (out->mnt)
+		mount_get(out->mnt);
 	return 0;
 }
 

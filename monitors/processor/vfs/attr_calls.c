@@ -37,7 +37,7 @@ static int at_file_now(int fd, struct path *at)
 
 	if (err)
 		return err == -ENOENT ? -EPERM : err;
-	err = inode_writable(at->inode);
+	err = mount_writable(at->mnt, at->inode);
 	if (!err)
 		err = inode_getattr(at->inode, &at->attr);
 	if (err)
@@ -81,7 +81,7 @@ static int chmod_path(const struct path *at, uint32_t mode)
 	struct attr_change ch = { .valid = ATTR_MODE, .mode = mode & 07777 };
 	struct fs_cred cred;
 
-	int err = inode_writable(at->inode);
+	int err = mount_writable(at->mnt, at->inode);
 
 	if (err)
 		return err;
@@ -150,7 +150,7 @@ static int chown_path(const struct path *at, uint32_t uid, uint32_t gid)
 	struct attr_change ch = { .uid = uid, .gid = gid };
 	const struct file_attr *a = &at->attr;
 	struct fs_cred cred;
-	int err = inode_writable(at->inode);
+	int err = mount_writable(at->mnt, at->inode);
 
 	if (err)
 		return err;
@@ -244,7 +244,7 @@ static int utimes_path(const struct path *at, const struct user_time *t)
 	struct fs_cred cred;
 	const bool both_now = !t || (t[0].sub == UTIME_NOW && t[1].sub == UTIME_NOW);
 	bool owner;
-	int err = inode_writable(at->inode);
+	int err = mount_writable(at->mnt, at->inode);
 
 	if (err)
 		return err;
@@ -376,7 +376,7 @@ static int truncate_path(const struct path *at, uint64_t size)
 	if (type != S_IFREG)
 		return -EINVAL;
 	process_cred(&cred);
-	err = inode_permission(at->inode, &cred, &at->attr, FS_MAY_WRITE);
+	err = inode_permission(at->mnt, at->inode, &cred, &at->attr, FS_MAY_WRITE);
 	if (!err && size > at->attr.size)
 		err = file_size_allowed(size);
 	if (!err)

@@ -2,8 +2,8 @@
 /*
  * System calls that make, remove and rename files.
  *
- * Ordering:	checks are made in Linux's order. On a read-only file system a name that exists
- *		answers EEXIST, one that should and does not ENOENT, the rest EROFS.
+ * Ordering:	checks are made in Linux's order. On a read-only file system a name that exists and
+ *		should not answers EEXIST, the rest EROFS.
  * Failure:	permissions are checked on the inode that a name stands for.  If the name stands for
  *		another one by the time of the change, the file system answers -EAGAIN, and the call
  *		looks again.
@@ -18,6 +18,7 @@
 
 #include "at_private.h"
 #include "file.h"
+#include "mount_private.h"
 #include "notify.h"
 
 /* The last component of a path that is no name of an entry. */
@@ -63,6 +64,9 @@ static int create_in(const struct at_path *at, struct walk_result *res, struct n
 		return err;
 	if (!dir->ops->create)
 		return create_error(dir);
+	err = mount_writable(res->parent.mnt, dir);
+	if (err)
+		return err;
 	err = may_create(&at->cred, &res->parent.attr);
 	if (!err && !may_make(mode, how->rdev))
 		err = -EPERM;
@@ -205,9 +209,9 @@ static int link_in(const struct at_path *to, struct walk_result *res, const stru
 
 	if (err)
 		return err;
-	if (old->inode->type != dir->type)
+	if (old->mnt != res->parent.mnt || old->inode->type != dir->type)
 		return -EXDEV;
-	err = inode_writable(dir);
+	err = mount_writable(res->parent.mnt, dir);
 	if (!err)
 		err = may_create(&to->cred, &res->parent.attr);
 	if (err)
@@ -285,6 +289,8 @@ static int remove_once(const struct at_path *at, struct walk_result *res, bool r
 	bool is_dir;
 	int err = check_name_removable(res->name, rmdir);
 
+	if (!err && !res->mount_point)
+		err = mount_writable(res->parent.mnt, dir);
 	if (!err)
 		err = path_walk_last(&at->base, res);
 	if (err)
@@ -294,9 +300,6 @@ static int remove_once(const struct at_path *at, struct walk_result *res, bool r
 		return is_dir ? -EISDIR : -ENOTDIR;
 	if (res->mount_point && is_dir == rmdir)
 		return -EBUSY;
-	err = inode_writable(dir);
-	if (err)
-		return err;
 	if (!dir->ops->remove)
 		return -EPERM;
 	err = may_remove(&at->cred, &res->parent.attr, &res->at.attr);
@@ -397,6 +400,26 @@ static int check_moves(const struct fs_cred *cred, const struct walk_result *res
 	return attr_access(cred, &res->at.attr, FS_MAY_WRITE);
 }
 
+/*
+ * Is it a mount point, or a directory that mount points are in? Those keep their paths, as the
+ * storage nodes are told them.
+ */
+static bool is_mounted_on(const struct walk_result *res)
+{
+	struct inode *inode = res->at.inode;
+	bool below = true; /* unless we know better */
+	char *text;
+
+	if (res->mount_point || !inode_is_dir(inode) || !inode->ops->text)
+		return res->mount_point;
+	text = kmalloc(FS_PATH_MAX);
+	if (text)
+		below = !inode->ops->text(inode, text, FS_PATH_MAX) &&
+			mount_point_below(inode, text);
+	kfree(text);
+	return below;
+}
+
 /* Both names are looked up; res->new.at is empty if there is nothing. */
 static int check_rename(const struct rename_walk *r)
 {
@@ -411,7 +434,7 @@ static int check_rename(const struct rename_walk *r)
 		return err;
 	if (exists && !exchange && result_is_dir(&r->old) != result_is_dir(&r->new))
 		return result_is_dir(&r->old) ? -ENOTDIR : -EISDIR;
-	return r->old.mount_point || r->new.mount_point ? -EBUSY : 0;
+	return is_mounted_on(&r->old) || (exists && is_mounted_on(&r->new)) ? -EBUSY : 0;
 }
 
 /* The entries behind both names. */
@@ -440,18 +463,18 @@ static int rename_found(struct rename_walk *r)
 	struct rename_args args = { 0 };
 	int err;
 
-	if (from->type != to->type)
+	if (r->old.parent.mnt != r->new.parent.mnt || from->type != to->type)
 		return -EXDEV;
 	if (is_special(r->old.name))
 		return -EBUSY;
 	if (is_special(r->new.name))
 		return (r->flags & RENAME_NOREPLACE) ? -EEXIST : -EBUSY;
+	err = mount_writable(r->old.parent.mnt, from);
+	if (err)
+		return r->old.mount_point || r->new.mount_point ? -EBUSY : err;
 	err = look_up_both(r);
 	if (err)
 		return err;
-	err = inode_writable(from);
-	if (err)
-		return r->old.mount_point || r->new.mount_point ? -EBUSY : err;
 	/* Two names of one file: nothing to do, whatever the permissions. */
 	if (r->old.at.inode == r->new.at.inode)
 		return 0;

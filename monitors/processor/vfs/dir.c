@@ -61,9 +61,13 @@ static bool put(struct dir_sink *sink, const char *name, size_t len, uint64_t in
 bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
 	      uint64_t cookie)
 {
+	struct mount *mt;
+
 	if (sink->full)
 		return false;
-	if (sink->mounts && mount_in_dir(sink->mounts, sink->dir, name, len)) {
+	mt = sink->mnt ? mount_in_dir(sink->mnt, sink->dir, name, len) : NULL;
+	if (mt) {
+		mount_put(mt);
 		sink->pos = cookie;
 		return true;
 	}
@@ -72,18 +76,19 @@ bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino,
 
 static void emit_mounts(struct dir_sink *sink, uint64_t pos)
 {
-	const struct mount *mt;
-	uint64_t i = pos - DIR_MOUNTS;
+	uint32_t id = (uint32_t)(pos - DIR_MOUNTS);
+	struct mount *mt;
+	bool more = !sink->full;
 
 	ASSERT(pos >= DIR_MOUNTS);
-	for (; !sink->full && (mt = mount_nth(sink->mounts, i)); i++) {
-		if (mt->parent == sink->dir &&
-		    !put(sink, mt->name, strlen(mt->name), i + 1, fs_dtype_of_mode(mt->root->mode),
-			 DIR_MOUNTS + i + 1))
-			return;
+	if (!sink->mnt || !mount_has_points(sink->dir))
+		return;
+	while (more && (mt = mount_next_in(sink->mnt, sink->dir, id))) {
+		id = mt->id;
+		more = put(sink, mt->name, strlen(mt->name), id, fs_dtype_of_mode(mt->root->mode),
+			   DIR_MOUNTS + id);
+		mount_put(mt);
 	}
-	if (!sink->full)
-		sink->pos = DIR_MOUNTS + i;
 }
 
 /* The result of getdents64(). */
@@ -142,7 +147,7 @@ static ssize_t dir_getdents(struct file *f, uint64_t buf, uint32_t size, bool ol
 {
 	struct dir_sink sink = {
 		.put = put,
-		.mounts = fs_current()->mounts,
+		.mnt = f->mnt,
 		.dir = f->inode,
 		.buf = buf,
 		.size = size,

@@ -11,7 +11,7 @@ struct dir_sink {
 	/* Takes one entry, or sets full (and err) and answers false. */
 	bool (*put)(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
 		    uint64_t cookie);
-	const struct mounts *mounts; /* its mount points hide entries of @dir; may be NULL */
+	const struct mount *mnt; /* mount points in it hide entries of @dir; may be NULL */
 	const struct inode *dir;
 	/* Where one position has several names: name_tie() of the last one taken, or 0. */
 	uint64_t behind;

@@ -20,6 +20,7 @@
 
 #include "inode.h"
 #include "notify.h"
+#include "path.h"
 
 #define MIN_FILES 1024
 
@@ -91,6 +92,9 @@ void file_put(struct file *f)
 	if (f->object)
 		object_put(f->object);
 	inode_put(f->inode);
+	if (f->keeps_mount)
+		mount_write_end(f->mnt);
+	mount_put(f->mnt);
 	kmem_free(f->path);
 	kmem_give(kmem_account_of(f), KMEM_FILES, 1);
 	kmem_free(f);

@@ -24,6 +24,7 @@ struct file;
 struct file_async;
 struct file_lease;
 struct inode;
+struct mount;
 struct object;
 struct uio;
 
@@ -72,7 +73,9 @@ struct file {
 	uint64_t dir_behind __guarded_by(&lock);
 	char *path; /* const: canonical, as it was at open, or NULL */
 	struct inode
-		*inode; /* const: counted; NULL: no path leads to it (pipes, streams, sockets) */
+		*inode;    /* const: counted; NULL: no path leads to it (pipes, streams, sockets) */
+	struct mount *mnt; /* const: counted; NULL: it is not mounted */
+	bool keeps_mount;  /* const: mount_write_begin() was called for it */
 
 	struct file_attr attr; /* const: as it was at open */
 	struct object *object; /* const: pages of a regular file, or NULL */

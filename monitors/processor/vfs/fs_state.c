@@ -21,6 +21,7 @@ static struct fs_state *alloc_state(uint32_t umask, struct mounts *mounts)
 	refcount_set(&fs->refs, 1);
 	mutex_init(&fs->lock, "fs_state", RANK_PROCESS_FS);
 	fs->mounts = mounts;
+	mounts_hold(mounts);
 	fs->umask = umask & 0777;
 	return fs;
 }
@@ -36,14 +37,14 @@ struct fs_state *fs_state_create(uint32_t umask)
 	if (!fs)
 		return ERR_PTR(-ENOMEM);
 	lock_not_needed(&fs->lock, "no other task has it yet");
-	fs->cwd.attr.mode = S_IFDIR;
+	mounts_root_path(mounts, &fs->cwd);
 	fs->cwd.text = kstrdup("/");
 	if (!fs->cwd.text) {
+		path_put(&fs->cwd);
+		mounts_put(mounts);
 		kmem_free(fs);
 		return ERR_PTR(-ENOMEM);
 	}
-	fs->cwd.inode = mounts_root(mounts);
-	inode_get(fs->cwd.inode);
 	return fs;
 }
 
@@ -57,6 +58,7 @@ struct fs_state *fs_state_copy(struct fs_state *from)
 	if (!fs_state_root(from, &fs->root) && !fs_state_cwd(from, &fs->cwd))
 		return fs;
 	path_put(&fs->root);
+	mounts_put(fs->mounts);
 	kmem_free(fs);
 	return ERR_PTR(-ENOMEM);
 }
@@ -68,6 +70,7 @@ void fs_state_put(struct fs_state *fs)
 	lock_not_needed(&fs->lock, "the last reference has gone");
 	path_put(&fs->cwd);
 	path_put(&fs->root);
+	mounts_put(fs->mounts);
 	kmem_free(fs);
 }
 
@@ -127,13 +130,17 @@ void fs_state_set_cwd(struct fs_state *fs, struct path *to)
 
 void fs_state_set_root(struct fs_state *fs, struct path *to)
 {
-	struct path old;
+	struct path old, top;
+	bool is_top;
 
 	ASSERT(to->inode && to->text && (to->attr.mode & S_IFMT) == S_IFDIR);
+	mounts_root_path(fs->mounts, &top);
+	is_top = to->inode == top.inode && to->mnt == top.mnt;
+	path_put(&top);
 	mutex_lock(&fs->lock);
 	old = fs->root;
 	/* Back to that of the mounts, whose walks ask less. */
-	if (to->inode == mounts_root(fs->mounts)) {
+	if (is_top) {
 		fs->root = (struct path){ 0 };
 		path_put(to);
 	} else {

@@ -82,9 +82,25 @@ int path_lookup(const char *path, uint32_t flags, uint32_t access, struct file_a
 
 /* --- opening ------------------------------------------------------------------------- */
 
+/* Regular files that are open for writing keep their mount from becoming read-only. */
+static int take_mount(struct file *f, struct mount *mnt)
+{
+	int err = 0;
+
+	f->mnt = mnt;
+	if (!mnt)
+		return 0;
+	mount_get(mnt);
+	if (f->inode->mode == S_IFREG && file_writable(f)) {
+		err = mount_write_begin(mnt);
+		f->keeps_mount = !err;
+	}
+	return err;
+}
+
 /* An open file of @inode, whose reference stays the caller's. */
-static struct file *open_inode(struct inode *inode, const char *text, const struct file_attr *attr,
-			       uint32_t flags)
+static struct file *open_inode(struct inode *inode, struct mount *mnt, const char *text,
+			       const struct file_attr *attr, uint32_t flags)
 {
 	const bool plain = (flags & O_PATH) || inode_is_dir(inode);
 	struct file *f =
@@ -96,7 +112,8 @@ static struct file *open_inode(struct inode *inode, const char *text, const stru
 	f->inode = inode;
 	inode_get(inode);
 	f->attr = *attr;
-	if (!plain && inode->mode == S_IFREG) {
+	err = take_mount(f, mnt);
+	if (!err && !plain && inode->mode == S_IFREG) {
 		err = filelease_open_begin(inode, file_writable(f), flags & O_NONBLOCK);
 		f->counted = !err;
 	}
@@ -158,16 +175,20 @@ static struct file *open_existing(const struct fs_cred *cred, const struct path 
 	const uint32_t acc = flags & O_ACCMODE;
 	const uint32_t want = (acc != O_WRONLY ? FS_MAY_READ : 0) |
 			      (acc != O_RDONLY || (flags & O_TRUNC) ? FS_MAY_WRITE : 0);
+	const uint32_t type = at->inode->mode;
 	struct file *f;
 	int err = check_existing(at, flags);
 
 	if (!err && !(flags & O_PATH))
-		err = inode_permission(at->inode, cred, &at->attr, want);
+		err = inode_permission(at->mnt, at->inode, cred, &at->attr, want);
+	if (!err && !(flags & O_PATH) && (type == S_IFCHR || type == S_IFBLK) &&
+	    mount_nodev(at->mnt))
+		err = -EACCES;
 	if (!err && !(flags & O_PATH))
 		err = check_noatime(cred, &at->attr, flags);
 	if (err)
 		return ERR_PTR(err);
-	f = open_inode(at->inode, at->text, &at->attr, flags);
+	f = open_inode(at->inode, at->mnt, at->text, &at->attr, flags);
 	if (!IS_ERR(f) && (flags & O_TRUNC) && !(flags & O_PATH)) {
 		err = truncate_opened(at->inode, flags & O_NONBLOCK);
 		if (err) {
@@ -181,7 +202,7 @@ static struct file *open_existing(const struct fs_cred *cred, const struct path 
 
 struct file *path_open_exec(const struct path *at)
 {
-	return open_inode(at->inode, at->text, &at->attr, O_RDONLY);
+	return open_inode(at->inode, at->mnt, at->text, &at->attr, O_RDONLY);
 }
 
 /* The canonical path of an entry. */
@@ -207,7 +228,7 @@ static struct file *open_new(struct inode *inode, const struct path *dir, const 
 	struct file *f;
 	int err = text ? inode_getattr(inode, &attr) : -ENOMEM;
 
-	f = err ? ERR_PTR(err) : open_inode(inode, text, &attr, flags);
+	f = err ? ERR_PTR(err) : open_inode(inode, dir->mnt, text, &attr, flags);
 	kfree(text);
 	return f;
 }
@@ -225,6 +246,9 @@ static struct file *create_and_open(const struct fs_cred *cred, const struct wal
 		return ERR_PTR(-EISDIR);
 	if (!dir->ops->create)
 		return ERR_PTR(create_error(dir));
+	err = mount_writable(res->parent.mnt, dir);
+	if (err)
+		return ERR_PTR(err);
 	err = may_create(cred, &res->parent.attr);
 	if (err)
 		return ERR_PTR(err);

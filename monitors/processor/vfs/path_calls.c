@@ -232,7 +232,7 @@ long sys_fchdir(const struct syscall_args *args)
 	else
 		err = inode_getattr(to.inode, &attr);
 	if (!err)
-		err = inode_permission(to.inode, &cred, &attr, FS_MAY_EXEC); /* may we enter it? */
+		err = inode_permission(to.mnt, to.inode, &cred, &attr, FS_MAY_EXEC);
 	if (!err)
 		fs_state_set_cwd(fs_current(), &to);
 	path_put(&to);

@@ -156,17 +156,17 @@ long sys_statx(const struct syscall_args *args)
 
 /* --- statfs -------------------------------------------------------------------------- */
 
-static int statfs_of(struct inode *inode, struct fs_info *st)
+static int statfs_of(const struct mount *mt, struct inode *inode, struct fs_info *st)
 {
-	const struct fs_type *type;
+	const struct fs_type *type = inode->type;
 
-	type = inode->type;
 	*st = (struct fs_info){
 		.type = type->magic,
 		.bsize = PAGE_SIZE,
 		.namelen = FS_NAME_MAX,
 		.fsid = type->dev,
-		.flags = (type->read_only ? ST_RDONLY : 0) | (type->noexec ? ST_NOEXEC : 0),
+		.flags = (mount_writable(mt, inode) ? ST_RDONLY : 0) |
+			 (type->noexec ? ST_NOEXEC : 0) | (mt ? mount_st_flags(mt) : 0),
 	};
 	return type->statfs ? type->statfs(inode, st) : 0;
 }
@@ -203,10 +203,10 @@ static long put_info(const struct fs_info *info, uint64_t ubuf)
 	return copy_to_user((void __user *)ubuf, &u, sizeof(u));
 }
 
-static long put_statfs(struct inode *inode, uint64_t ubuf)
+static long put_statfs(const struct mount *mt, struct inode *inode, uint64_t ubuf)
 {
 	struct fs_info st;
-	const int err = statfs_of(inode, &st);
+	const int err = statfs_of(mt, inode, &st);
 
 	return err ? err : put_info(&st, ubuf);
 }
@@ -219,7 +219,7 @@ long sys_statfs(const struct syscall_args *args)
 
 	if (ret)
 		return ret;
-	ret = put_statfs(res.at.inode, args->a[1]);
+	ret = put_statfs(res.at.mnt, res.at.inode, args->a[1]);
 	walk_result_put(&res);
 	return ret;
 }
@@ -234,7 +234,7 @@ long sys_fstatfs(const struct syscall_args *args)
 	if (IS_ERR(f))
 		return PTR_ERR(f);
 	if (f->inode) {
-		ret = put_statfs(f->inode, args->a[1]);
+		ret = put_statfs(f->mnt, f->inode, args->a[1]);
 	} else {
 		info = info_of_kind(f);
 		ret = put_info(&info, args->a[1]);
@@ -248,19 +248,15 @@ long sys_fstatfs(const struct syscall_args *args)
 /* ustat(dev, buf): what is free in the file system whose files have that st_dev */
 long sys_ustat(const struct syscall_args *args)
 {
-	const struct mounts *mounts = fs_current()->mounts;
-	const struct mount *mt = NULL;
+	struct mount *mt = mounts_of_dev(fs_current()->mounts, (uint32_t)args->a[0]);
 	struct linux_ustat u = { 0 };
 	struct fs_info st;
 	int err;
 
-	for (size_t i = 0; (mt = mount_nth(mounts, i)); i++) {
-		if (mt->type && mt->type->dev == (uint32_t)args->a[0])
-			break;
-	}
 	if (!mt)
 		return -EINVAL;
-	err = statfs_of(mt->root, &st);
+	err = statfs_of(mt, mt->root, &st);
+	mount_put(mt);
 	if (err)
 		return err;
 	u.tfree = (int32_t)st.bfree;

@@ -20,41 +20,61 @@
 
 /* --- which file ------------------------------------------------------------------------ */
 
-/* By path (@fd negative), followed unless @walk says otherwise, or by descriptor; referenced. */
-static struct inode *inode_of(int fd, uint64_t upath, uint32_t walk)
+struct target {
+	struct inode *inode; /* referenced; NULL: a pipe, a socket; or ERR_PTR */
+	struct mount *mnt;   /* referenced: behind which it is, or NULL */
+};
+
+static struct target failed(int err)
+{
+	return (struct target){ .inode = ERR_PTR(err) };
+}
+
+static struct target target_of(const struct path *at)
+{
+	if (at->inode)
+		inode_get(at->inode);
+	if (at->mnt)
+		mount_get(at->mnt);
+	return (struct target){ at->inode, at->mnt };
+}
+
+static void target_put(struct target to)
+{
+	inode_put(to.inode);
+	mount_put(to.mnt);
+}
+
+/* By path (@fd negative), followed unless @walk says otherwise, or by descriptor. */
+static struct target inode_of(int fd, uint64_t upath, uint32_t walk)
 {
 	struct walk_result res;
-	struct inode *inode;
+	struct target to;
 	struct file *f;
 	int err;
 
 	if (fd < 0) {
 		err = at_walk(AT_FDCWD, upath, walk, 0, &res);
 		if (err)
-			return ERR_PTR(err);
-		inode = res.at.inode;
-		inode_get(inode);
+			return failed(err);
+		to = target_of(&res.at);
 		walk_result_put(&res);
-		return inode;
+		return to;
 	}
 	f = fd_get(fd);
 	if (IS_ERR(f))
-		return ERR_PTR(PTR_ERR(f));
+		return failed(PTR_ERR(f));
 	if (f->flags & O_PATH)
-		inode = ERR_PTR(-EBADF);
-	else if (!f->inode)
-		inode = NULL; /* a pipe, a socket: it keeps none */
+		to = failed(-EBADF);
 	else
-		inode = f->inode;
-	if (!IS_ERR_OR_NULL(inode))
-		inode_get(inode);
+		to = target_of(&(const struct path){ .inode = f->inode, .mnt = f->mnt });
 	file_put(f);
-	return inode;
+	return to;
 }
 
-static struct inode *inode_of_fd(uint64_t fd)
+static struct target inode_of_fd(uint64_t fd)
 {
-	return (int)fd < 0 ? ERR_PTR(-EBADF) : inode_of((int)fd, 0, 0);
+	return (int)fd < 0 ? failed(-EBADF) : inode_of((int)fd, 0, 0);
 }
 
 /* --- names ----------------------------------------------------------------------------- */
@@ -74,9 +94,10 @@ static bool begins(const char *name, const char *prefix)
 }
 
 /* May the caller do this with the family of @name? */
-static int check_family(struct inode *inode, const char *name, bool write)
+static int check_family(const struct target *to, const char *name, bool write)
 {
 	const int none = write ? -EPERM : -ENODATA;
+	struct inode *inode = to->inode;
 	struct file_attr attr;
 	struct fs_cred cred;
 	int err;
@@ -98,7 +119,7 @@ static int check_family(struct inode *inode, const char *name, bool write)
 		    cred.uid != attr.uid)
 			return -EPERM;
 	}
-	return inode_permission(inode, &cred, &attr, write ? FS_MAY_WRITE : FS_MAY_READ);
+	return inode_permission(to->mnt, inode, &cred, &attr, write ? FS_MAY_WRITE : FS_MAY_READ);
 }
 
 /* Does the file system keep a family like this? */
@@ -115,21 +136,23 @@ static int check_kept(const struct inode *inode, const char *name)
 	return -EOPNOTSUPP;
 }
 
-static int check(struct inode *inode, const char *name, bool write)
+static int check(const struct target *to, const char *name, bool write)
 {
-	int err = inode && write ? inode_writable(inode) : 0;
+	struct inode *inode = to->inode;
+	int err = inode && write ? mount_writable(to->mnt, inode) : 0;
 
 	if (!err && inode)
-		err = check_family(inode, name, write);
+		err = check_family(to, name, write);
 	else if (!err && begins(name, "user."))
 		err = write ? -EPERM : -ENODATA; /* for files and directories only */
 	return err ? err : check_kept(inode, name);
 }
 
-/* --- the calls; each consumes @inode, or answers its error ------------------------------- */
+/* --- the calls; each consumes @to, or answers its error ------------------------------- */
 
-static long set(struct inode *inode, uint64_t uname, uint64_t uvalue, uint64_t size, int flags)
+static long set(struct target to, uint64_t uname, uint64_t uvalue, uint64_t size, int flags)
 {
+	struct inode *inode = to.inode;
 	char name[XATTR_NAME_MAX + 1];
 	void *value = NULL;
 	long ret;
@@ -147,18 +170,19 @@ static long set(struct inode *inode, uint64_t uname, uint64_t uvalue, uint64_t s
 			ret = -EFAULT;
 	}
 	if (!ret)
-		ret = check(inode, name, true);
+		ret = check(&to, name, true);
 	if (!ret)
 		ret = inode->ops->setxattr(inode, name, value, size, flags);
 	if (!ret)
 		notify_inode(inode, NULL, IN_ATTRIB);
 	kfree(value);
-	inode_put(inode);
+	target_put(to);
 	return ret;
 }
 
-static long get(struct inode *inode, uint64_t uname, uint64_t ubuf, uint64_t size)
+static long get(struct target to, uint64_t uname, uint64_t ubuf, uint64_t size)
 {
+	struct inode *inode = to.inode;
 	char name[XATTR_NAME_MAX + 1];
 	void *buf = NULL;
 	long ret;
@@ -167,7 +191,7 @@ static long get(struct inode *inode, uint64_t uname, uint64_t ubuf, uint64_t siz
 		return PTR_ERR(inode);
 	ret = get_name(name, uname);
 	if (!ret)
-		ret = check(inode, name, false);
+		ret = check(&to, name, false);
 	size = MIN(size, (uint64_t)XATTR_SIZE_MAX);
 	if (!ret && size) {
 		buf = kmalloc(size);
@@ -179,12 +203,13 @@ static long get(struct inode *inode, uint64_t uname, uint64_t ubuf, uint64_t siz
 	if (ret > 0 && size && copy_to_user((void __user *)ubuf, buf, (size_t)ret))
 		ret = -EFAULT;
 	kfree(buf);
-	inode_put(inode);
+	target_put(to);
 	return ret;
 }
 
-static long list(struct inode *inode, uint64_t ubuf, uint64_t size)
+static long list(struct target to, uint64_t ubuf, uint64_t size)
 {
+	struct inode *inode = to.inode;
 	char *buf = NULL;
 	long ret = 0;
 
@@ -205,12 +230,13 @@ static long list(struct inode *inode, uint64_t ubuf, uint64_t size)
 			ret = -E2BIG;
 		kfree(buf);
 	}
-	inode_put(inode);
+	target_put(to);
 	return ret;
 }
 
-static long drop(struct inode *inode, uint64_t uname)
+static long drop(struct target to, uint64_t uname)
 {
+	struct inode *inode = to.inode;
 	char name[XATTR_NAME_MAX + 1];
 	long ret;
 
@@ -218,12 +244,12 @@ static long drop(struct inode *inode, uint64_t uname)
 		return PTR_ERR(inode);
 	ret = get_name(name, uname);
 	if (!ret)
-		ret = check(inode, name, true);
+		ret = check(&to, name, true);
 	if (!ret)
 		ret = inode->ops->setxattr(inode, name, NULL, 0, XATTR_REPLACE);
 	if (!ret)
 		notify_inode(inode, NULL, IN_ATTRIB);
-	inode_put(inode);
+	target_put(to);
 	return ret;
 }
 
