@@ -421,6 +421,39 @@ static int dir_remove(struct inode *inode, const char *name, size_t len, struct 
 	return 0;
 }
 
+/*
+ * Depth first, without a stack: a directory knows its parent. Between two entries the lock is free,
+ * for what an inode gives back may take long.
+ */
+void tmpfs_empty(struct tmpfs_inode *root)
+{
+	struct tmpfs *fs = root->fs;
+	struct tmpfs_inode *dir = root, *child;
+	struct tmpfs_entry *e;
+
+	mutex_lock(&fs->lock);
+	for (;;) {
+		e = first_from_locked(dir, 0);
+		if (!e) {
+			if (dir == root)
+				break;
+			dir = dir->parent;
+			continue;
+		}
+		if (inode_is_dir(&e->child->inode) && e->child->nr_entries) {
+			dir = e->child;
+			continue;
+		}
+		child = entry_del_locked(e);
+		drop_link_locked(child);
+		mutex_unlock(&fs->lock);
+		kmem_free(e);
+		inode_put(&child->inode);
+		mutex_lock(&fs->lock);
+	}
+	mutex_unlock(&fs->lock);
+}
+
 /* --- renaming ------------------------------------------------------------------------ */
 
 /* Is @dir @ancestor, or below it? */

@@ -119,10 +119,15 @@ static int take_number(struct tmpfs *fs, uint64_t *ino)
 
 static void give_number(struct tmpfs *fs)
 {
+	bool last;
+
 	mutex_lock(&fs->lock);
 	ASSERT(fs->inodes);
 	fs->inodes--;
+	last = fs->dropped && !fs->inodes;
 	mutex_unlock(&fs->lock);
+	if (last)
+		tmpfs_free(fs);
 }
 
 /* Everything but the parent's reference. */
@@ -209,6 +214,12 @@ void tmpfs_destroy(struct tmpfs *fs)
 	lock_not_needed(&fs->lock, "nothing of it is in use any more");
 	kfree(fs->table);
 	fs->table = NULL;
+}
+
+void tmpfs_free(struct tmpfs *fs)
+{
+	tmpfs_destroy(fs);
+	kmem_free(fs);
 }
 
 int tmpfs_root(const struct fs_type *type, struct inode **out)

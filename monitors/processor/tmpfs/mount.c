@@ -43,6 +43,7 @@ static int statfs(struct inode *inode, struct fs_info *st);
 			  .magic = TMPFS_MAGIC,      \
 			  .show_covered = (show),    \
 			  .makeshift = (instead),    \
+			  .make = tmpfs_make,        \
 			  .statfs = statfs }         \
 	}
 
@@ -74,7 +75,27 @@ static int statfs(struct inode *inode, struct fs_info *st)
 	return 0;
 }
 
-static void set_limits(struct tmpfs *fs)
+void tmpfs_fill_type(struct fs_type *type)
+{
+	type->magic = TMPFS_MAGIC;
+	type->statfs = statfs;
+	type->make = tmpfs_make;
+}
+
+/* When the first program starts, the memory nodes can be asked for their sizes. */
+static void ask_size(struct tmpfs *fs)
+{
+	if (param_size) {
+		fs->max_pages = MAX(param_size >> PAGE_SHIFT, (uint64_t)1);
+	} else {
+		const uint64_t total = system_memory_total();
+
+		if (total)
+			fs->max_pages = (total / 2) >> PAGE_SHIFT;
+	}
+}
+
+static void set_inodes(struct tmpfs *fs)
 {
 	fs->max_pages = UINT64_MAX;
 	/*
@@ -84,19 +105,15 @@ static void set_limits(struct tmpfs *fs)
 	fs->max_inodes = param_inodes ? param_inodes : frames_total_count() / 4;
 }
 
-/* When the first program starts, the memory nodes can be asked for their sizes. */
+void tmpfs_set_limits(struct tmpfs *fs)
+{
+	set_inodes(fs);
+	ask_size(fs);
+}
+
 static int mounted_root(const struct fs_type *type, struct inode **out)
 {
-	struct tmpfs *fs = tmpfs_of(type);
-
-	if (param_size) {
-		fs->max_pages = MAX(param_size >> PAGE_SHIFT, (uint64_t)1);
-	} else {
-		const uint64_t total = system_memory_total();
-
-		if (total)
-			fs->max_pages = (total / 2) >> PAGE_SHIFT;
-	}
+	ask_size(tmpfs_of(type));
 	return tmpfs_root(type, out);
 }
 
@@ -105,13 +122,13 @@ static int tmpfs_init(void)
 	int err = 0;
 
 	for (size_t i = 0; !err && i < ARRAY_SIZE(mounted); i++) {
-		set_limits(&mounted[i]);
+		set_inodes(&mounted[i]);
 		err = tmpfs_setup(&mounted[i]);
 		mounted[i].type.root = mounted_root;
 		if (!err)
 			err = fs_register(&mounted[i].type);
 	}
-	set_limits(&memfd_fs);
+	set_inodes(&memfd_fs);
 	return err ? err : tmpfs_setup(&memfd_fs);
 }
 INITCALL(fs, tmpfs_init);

@@ -39,8 +39,8 @@ struct tmpfs_entry {
 
 struct tmpfs {
 	struct fs_type type;
-	uint64_t max_pages;  /* const once it is mounted: UINT64_MAX no limit of its own */
-	uint64_t max_inodes; /* const */
+	uint64_t max_pages;  /* atomic: UINT64_MAX no limit of its own */
+	uint64_t max_inodes; /* atomic */
 	uint64_t pages;      /* atomic */
 	struct mutex lock;
 	uint64_t inodes __guarded_by(&lock);
@@ -49,6 +49,12 @@ struct tmpfs {
 	size_t buckets __guarded_by(&lock);           /* a power of two */
 	size_t entries __guarded_by(&lock);
 	struct siphash_key key; /* const, random: programs choose names */
+
+	/* Of those that mount(2) makes: */
+	struct tmpfs_inode *root;               /* const: referenced until drop() */
+	bool dropped __guarded_by(&lock);       /* it goes with its last inode */
+	uint32_t given __guarded_by(&lock);     /* options that mount(2) was given */
+	uint32_t root_mode, root_uid, root_gid; /* const */
 };
 
 struct tmpfs_inode {
@@ -99,6 +105,15 @@ static inline struct tmpfs *tmpfs_of(const struct fs_type *type)
  * -ENOMEM.
  */
 int tmpfs_setup(struct tmpfs *fs) __must_check;
+/* Those of the configuration; and what is the same for all. */
+void tmpfs_set_limits(struct tmpfs *fs);
+void tmpfs_fill_type(struct fs_type *type);
+/* fs_type.make() */
+int tmpfs_make(const char *data, struct fs_type **out);
+/* All entries below @root go; nobody can look anything up there any more. */
+void tmpfs_empty(struct tmpfs_inode *root);
+/* The end of one that was dropped. */
+void tmpfs_free(struct tmpfs *fs);
 /* Give back what tmpfs_setup() took; nothing of it is in use any more. */
 void tmpfs_destroy(struct tmpfs *fs); /* for tests */
 int tmpfs_root(const struct fs_type *type, struct inode **out);

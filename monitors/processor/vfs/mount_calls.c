@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mount(2) and umount2(2).
+ *
+ * Flow:	strings and paths first, as Linux; then, with the table locked, the place of the
+ *		target is looked up again by its canonical path, so that the mount is where a name
+ *		leads that is there now.
+ * Failure:	everything is checked before the table changes. EPERM without CAP_SYS_ADMIN.
+ * Limits:	MOUNT_MAX mounts of a namespace, and the memory of the program that makes them.
+ *		Nothing is propagated to other mounts: shared, slave and unbindable answer EINVAL.
+ *		At "/" nothing can be mounted, and that is not unmounted: EBUSY.
+ */
+#include <abi/mount.h>
+#include <arch/uaccess.h>
+#include <fs/access.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/account/account.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+
+#include "at_private.h"
+#include "file.h"
+#include "mount_private.h"
+
+#define MS_PROPAGATION (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE)
+
+struct mount_request {
+	char *source, *type; /* NULL: none was given */
+	char *data;          /* the same; less than a page */
+	uint64_t usource;
+	uint32_t flags; /* MS_* */
+	struct mounts *ns;
+	struct path at; /* the target */
+};
+
+/* --- places -------------------------------------------------------------------------- */
+
+/* Is @at the root of a mount of this namespace? */
+static bool is_mount(const struct mounts *ns, const struct path *at)
+{
+	assert_mutex_held(&mount_change);
+	return at->mnt && at->mnt->ns == ns && at->inode == at->mnt->root;
+}
+
+/*
+ * The directory and the name that lead to @at, by its canonical path as it is now; @res is the
+ * caller's to put. -EBUSY for the root, -EINVAL outside of the namespace, -ENOENT: it has none.
+ */
+static int locate(struct mounts *ns, const struct path *at, struct walk_result *res)
+{
+	const struct fs_cred kernel = { 0 };
+	const struct walk_base base = { .cred = &kernel, .mounts = ns };
+	char *text;
+	int err;
+
+	assert_mutex_held(&mount_change);
+	if (!at->mnt || at->mnt->ns != ns)
+		return -EINVAL;
+	text = kmalloc(FS_PATH_MAX);
+	if (!text)
+		return -ENOMEM;
+	err = path_text(at, text);
+	if (!err && !text[1])
+		err = -EBUSY;
+	if (!err)
+		err = path_walk_parent(&base, text, res);
+	kfree(text);
+	if (err)
+		return err;
+	err = path_walk_last(&base, res);
+	if (!err && (res->at.inode != at->inode || res->at.mnt != at->mnt))
+		err = -ENOENT; /* covered, or renamed meanwhile */
+	if (err)
+		walk_result_put(res);
+	return err;
+}
+
+/* @mt, which is taken over, at the target of @r. */
+static int put_at(const struct mount_request *r, struct mount *mt)
+{
+	struct walk_result res;
+	int err = locate(r->ns, &r->at, &res);
+
+	if (!err) {
+		if (inode_is_dir(mt->root) != inode_is_dir(r->at.inode))
+			err = -ENOTDIR;
+		if (!err)
+			err = mount_place(mt, &res.parent, res.name);
+		if (!err)
+			err = mount_attach(r->ns, mt);
+		walk_result_put(&res);
+	}
+	if (err)
+		mount_put(mt);
+	return err;
+}
+
+/* --- flags --------------------------------------------------------------------------- */
+
+static uint32_t mount_flags_of(uint32_t ms)
+{
+	uint32_t flags = MOUNT_ASKED | (ms & MS_NOATIME ? MOUNT_NOATIME : MOUNT_RELATIME);
+
+	if (ms & MS_STRICTATIME)
+		flags &= ~(uint32_t)(MOUNT_NOATIME | MOUNT_RELATIME);
+	return flags | (ms & MS_RDONLY ? MOUNT_RDONLY : 0) | (ms & MS_NOSUID ? MOUNT_NOSUID : 0) |
+	       (ms & MS_NODEV ? MOUNT_NODEV : 0) | (ms & MS_NOEXEC ? MOUNT_NOEXEC : 0) |
+	       (ms & MS_NODIRATIME ? MOUNT_NODIRATIME : 0);
+}
+
+/* Without a word about times of access those of @mt stay. */
+static uint32_t changed_flags(const struct mount *mt, uint32_t ms)
+{
+	const uint32_t times = MOUNT_NOATIME | MOUNT_NODIRATIME | MOUNT_RELATIME;
+	uint32_t flags = mount_flags_of(ms);
+
+	if (!(ms & (MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME)))
+		flags = (flags & ~times) | (mt->flags & times);
+	return flags | (mt->flags & MOUNT_SUBTREE);
+}
+
+/* --- what exists already ------------------------------------------------------------- */
+
+/* MS_REMOUNT | MS_BIND: the flags of one mount. */
+static int reconfigure_mount(const struct mount_request *r)
+{
+	struct mount *mt = r->at.mnt;
+	const uint32_t old = mt ? mt->flags : 0;
+
+	if (!is_mount(r->ns, &r->at))
+		return -EINVAL;
+	__atomic_store_n(&mt->flags, changed_flags(mt, r->flags), __ATOMIC_SEQ_CST);
+	if (!(r->flags & MS_RDONLY) || (old & MOUNT_RDONLY) ||
+	    !__atomic_load_n(&mt->writers, __ATOMIC_SEQ_CST))
+		return 0;
+	__atomic_store_n(&mt->flags, old, __ATOMIC_SEQ_CST);
+	return -EBUSY;
+}
+
+/* Until the disk has what was written; killed meanwhile is the only error that counts here. */
+static int sync_type(const struct fs_type *type)
+{
+	return type->sync && type->sync(type) == -EINTR ? -EINTR : 0;
+}
+
+/* MS_REMOUNT: the file system, wherever it is mounted, and the flags of this mount. */
+static int remount(const struct mount_request *r)
+{
+	struct mount *mt = r->at.mnt;
+	struct fs_type *type;
+	int err;
+
+	if (!is_mount(r->ns, &r->at))
+		return -EINVAL;
+	type = mt->type;
+	if (!(r->flags & MS_RDONLY) && type->read_only)
+		return -EROFS;
+	err = (r->flags & MS_RDONLY) ? sync_type(type) : 0;
+	if (!err && type->reconfigure && r->data)
+		err = type->reconfigure(type, r->data);
+	if (err)
+		return err;
+	if ((r->flags & MS_RDONLY) && !type->ro_now) {
+		__atomic_store_n(&type->ro_now, true, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&type->nr_writers, __ATOMIC_SEQ_CST)) {
+			WRITE_ONCE(type->ro_now, false);
+			return -EBUSY;
+		}
+	}
+	WRITE_ONCE(type->ro_now, r->flags & MS_RDONLY);
+	__atomic_store_n(&mt->flags, changed_flags(mt, r->flags), __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+/* Every mount is private, and only private can be asked for. */
+static int change_propagation(const struct mount_request *r)
+{
+	if ((r->flags & ~(uint32_t)(MS_REC | MS_SILENT)) != MS_PRIVATE)
+		return -EINVAL;
+	return is_mount(r->ns, &r->at) ? 0 : -EINVAL;
+}
+
+/* --- new ones ------------------------------------------------------------------------ */
+
+/* The file system that @r asks for, and its root, referenced. */
+static int find_type(const struct mount_request *r, struct fs_type **type, struct inode **root,
+		     bool *made)
+{
+	int err = fs_find(r->type, type, root);
+
+	*made = !err && !*root;
+	if (err || *root)
+		return err;
+	err = (*type)->make(r->data ? r->data : "", type);
+	if (err)
+		return err;
+	(*type)->ro_now = r->flags & MS_RDONLY;
+	err = (*type)->root(*type, root);
+	if (err)
+		(*type)->drop(*type);
+	return err;
+}
+
+static int mount_new(const struct mount_request *r)
+{
+	struct fs_type *type;
+	struct inode *root;
+	struct mount *mt;
+	bool made;
+	int err;
+
+	if (!r->type)
+		return -EINVAL;
+	err = find_type(r, &type, &root, &made);
+	if (err)
+		return err;
+	mt = mount_alloc(type, root, mount_flags_of(r->flags));
+	if (!mt) {
+		inode_put(root);
+		if (made)
+			type->drop(type);
+		return -ENOMEM;
+	}
+	mt->source = kmem_strdup(kmem_current(), r->source ? r->source : "none");
+	if (!mt->source) {
+		mount_put(mt);
+		return -ENOMEM;
+	}
+	return put_at(r, mt);
+}
+
+/* --- mount(2) ------------------------------------------------------------------------ */
+
+static int act(const struct mount_request *r)
+{
+	if ((r->flags & (MS_REMOUNT | MS_BIND)) == (MS_REMOUNT | MS_BIND))
+		return reconfigure_mount(r);
+	if (r->flags & MS_REMOUNT)
+		return remount(r);
+	if (r->flags & (MS_BIND | MS_MOVE))
+		return -EINVAL;
+	if (r->flags & MS_PROPAGATION)
+		return change_propagation(r);
+	return mount_new(r);
+}
+
+/* A string of less than a page, as Linux's kernel copies it: -EINVAL when it is longer. */
+static int copy_string(uint64_t ustr, char **out)
+{
+	ssize_t len;
+
+	*out = NULL;
+	if (!ustr)
+		return 0;
+	*out = kmalloc(PAGE_SIZE);
+	if (!*out)
+		return -ENOMEM;
+	len = strncpy_from_user(*out, (const char __user *)ustr, PAGE_SIZE);
+	return len == -ENAMETOOLONG ? -EINVAL : len < 0 ? (int)len : 0;
+}
+
+/* mount(source, target, type, flags, data) */
+long sys_mount(const struct syscall_args *args)
+{
+	struct mount_request r = { .usource = args->a[0], .flags = (uint32_t)args->a[3] };
+	struct walk_result res = { 0 };
+	int err = copy_string(args->a[2], &r.type);
+
+	if (!err)
+		err = copy_string(args->a[0], &r.source);
+	if (!err)
+		err = copy_string(args->a[4], &r.data);
+	if (!err)
+		err = at_walk(AT_FDCWD, args->a[1], 0, 0, &res);
+	if (!err && !capable(CAP_SYS_ADMIN))
+		err = -EPERM;
+	if (!err) {
+		if ((r.flags & MS_MGC_MSK) == MS_MGC_VAL)
+			r.flags &= ~MS_MGC_MSK;
+		r.ns = fs_current()->mounts;
+		r.at = res.at;
+		mutex_lock(&mount_change);
+		err = act(&r);
+		mutex_unlock(&mount_change);
+	}
+	walk_result_put(&res);
+	kfree(r.type);
+	kfree(r.source);
+	kfree(r.data);
+	return err;
+}
+
+/* --- umount2(2) ---------------------------------------------------------------------- */
+
+/* The first time it is told, the mark is set; the second time, if nobody used it, it goes. */
+static int check_expired(struct mount *mt)
+{
+	return __atomic_exchange_n(&mt->expired, true, __ATOMIC_RELAXED) ? 0 : -EAGAIN;
+}
+
+static int unmount(struct mounts *ns, const struct path *at, uint32_t flags, struct list_head *gone)
+{
+	struct mount *mt = at->mnt;
+	int err;
+
+	assert_mutex_held(&mount_change);
+	if (!is_mount(ns, at))
+		return -EINVAL;
+	if (!mt->parent)
+		return -EBUSY;
+	if (flags & MNT_EXPIRE) {
+		if (flags & (MNT_FORCE | MNT_DETACH))
+			return -EINVAL;
+		if (mount_is_busy(mt, 1))
+			return -EBUSY;
+		err = check_expired(mt);
+		if (err)
+			return err;
+	}
+	return mount_detach(mt, flags & MNT_DETACH, 1, gone);
+}
+
+/* umount2(target, flags) */
+long sys_umount2(const struct syscall_args *args)
+{
+	const uint32_t flags = (uint32_t)args->a[1];
+	struct mounts *ns = fs_current()->mounts;
+	struct walk_result res;
+	LIST_HEAD(gone);
+	int err;
+
+	if (flags & ~(uint32_t)(MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW))
+		return -EINVAL;
+	err = at_walk(AT_FDCWD, args->a[0], flags & UMOUNT_NOFOLLOW ? WALK_NOFOLLOW : 0, 0, &res);
+	if (err)
+		return err;
+	if (!capable(CAP_SYS_ADMIN))
+		err = -EPERM;
+	if (!err && res.at.mnt)
+		err = sync_type(res.at.mnt->type);
+	if (!err) {
+		mutex_lock(&mount_change);
+		err = unmount(ns, &res.at, flags, &gone);
+		if (err == -EAGAIN) {
+			/* Our own reference is no use. */
+			mount_put(res.at.mnt);
+			WRITE_ONCE(res.at.mnt->expired, true);
+			res.at.mnt = NULL;
+		}
+		mutex_unlock(&mount_change);
+	}
+	walk_result_put(&res);
+	mounts_put_gone(&gone);
+	return err;
+}
