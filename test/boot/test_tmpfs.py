@@ -158,6 +158,49 @@ def test_another_root(plain, programs, where):
     assert (got.status, got.err) == (0, b"")
 
 
+def test_mounting(plain, programs):
+    """mount and umount2, beside Linux in a mount namespace of its own; nothing is left of them."""
+    program = str(programs / "glibc-static/mounting")
+    there = tempfile.mkdtemp(dir="/dev/shm")
+    try:
+        want = on_host(["unshare", "-m", program, f"{there}/mounting"])
+    finally:
+        shutil.rmtree(there)
+    plain.run([programs / "glibc-static/hello"])  # the first program has the root directories made
+    before = plain.stats()
+    got = plain.run([program, "/tmp/mounting"])
+    assert want.status == 0
+    assert got.out.decode() == want.out.decode()
+    assert (got.status, got.err) == (0, b"")
+    after = plain.stats()
+    for counter in ("tmpfs.inodes", "excache.space_objects", "file.open"):
+        assert delta(before, after, "p0", counter) == 0, counter
+
+
+MOUNTED = r"""
+b=/usr/bin/busybox
+$b mkdir -p /tmp/p/q /tmp/s
+$b mount -t proc none /tmp/p/q && read a n c < /tmp/p/q/self/stat && echo "$n"
+$b mount -t sysfs none /tmp/s && $b ls /tmp/s | $b grep -c devices
+$b mv /tmp/p /tmp/r || echo a mount is below
+$b mount --make-shared /tmp/s || echo all are private
+$b mount -t tmpfs none / || echo not here
+$b umount / || echo nor away
+$b grep -c " /tmp/" /proc/mounts
+echo x > /proc/self/comm && $b mount -o remount,ro /tmp/p/q && echo y > /proc/self/comm
+$b mount -o remount,rw /tmp/p/q && echo z > /proc/self/comm && echo back
+$b umount /tmp/p/q && $b umount /tmp/s && $b rmdir /tmp/p/q /tmp/p /tmp/s
+"""
+
+
+def test_mounts_unlike_linux(plain):
+    got = plain.run(["/usr/bin/busybox", "sh", "-c", MOUNTED])
+    assert got.out.decode() == (
+        "(busybox)\n1\na mount is below\nall are private\nnot here\nnor away\n2\nback\n"
+    )
+    assert got.status == 0
+
+
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=IDS)
 def test_large_files(pool, programs, geometry):
     cluster = pool.get(*geometry)

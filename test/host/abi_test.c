@@ -12,6 +12,7 @@
 #include <abi/ioprio.h>
 #include <abi/ipc.h>
 #include <abi/mman.h>
+#include <abi/mount.h>
 #include <abi/mqueue.h>
 #include <abi/net.h>
 #include <abi/netlink.h>

@@ -23,6 +23,7 @@
 #include <linux/membarrier.h>
 #include <linux/memfd.h>
 #include <linux/mman.h>
+#include <linux/mount.h>
 #include <linux/mqueue.h>
 #include <linux/msg.h>
 #include <linux/personality.h>

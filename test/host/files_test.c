@@ -26,6 +26,7 @@
 #include <processor/vfs/dirent_private.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/live.h>
+#include <processor/vfs/mount_private.h>
 #include <processor/vfs/path.h>
 #include <processor/vfs/storagefs_private.h>
 #include <storage/memfs_test.h>
@@ -388,8 +389,11 @@ static const char *text_of(struct inode *inode)
 {
 	static char buf[FS_PATH_MAX];
 	char unknown[] = "?";
-	const struct path p = { .inode = inode, .text = unknown };
+	struct mount *mnt = mounts_of_dev(mounts, inode->type->dev);
+	const struct path p = { .inode = inode, .mnt = mnt, .text = unknown };
 	const int err = path_text(&p, buf);
+
+	mount_put(mnt);
 
 	return err == -ENOENT ? "gone" : err ? "error" : buf;
 }
@@ -460,10 +464,12 @@ static void a_removed_directory_stays_empty(struct ktest *t)
 {
 	struct walk_result res;
 	struct walk_base base = { .cred = &user };
-	struct path cwd = { 0 };
+	struct path cwd;
 
 	setup(t);
 	base.mounts = mounts;
+	mounts_root_path(mounts, &cwd);
+	inode_put(cwd.inode);
 	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, &cwd.inode), 0);
 	cwd.text = kstrdup("/d");
 	cwd.attr.mode = S_IFDIR;
@@ -547,10 +553,13 @@ static void a_file_without_a_name_may_get_one(struct ktest *t)
 	const struct new_inode how = { .name = "#", .len = 1, .mode = S_IFREG | 0600 };
 	struct inode *root, *file;
 	unsigned int before;
+	struct path top;
 
 	setup(t);
 	before = memfs_nr_files(st.fs);
-	root = mounts_root(mounts);
+	mounts_root_path(mounts, &top);
+	root = top.inode; /* which stays: it is the root */
+	path_put(&top);
 	ASSERT_EQ(t, root->ops->tmpfile(root, &how, &file), 0);
 	EXPECT_STREQ(t, text_of(file), "gone");
 	ASSERT_EQ(t, root->ops->link(root, "n", 1, file), 0);
@@ -741,16 +750,16 @@ static void a_rename_stays_in_its_file_system(struct ktest *t)
 
 static void mounts_are_told(struct ktest *t)
 {
-	struct mount_info root, info;
-	char options[64];
+	static struct mount_info root, info;
 
 	setup(t);
-	ASSERT_TRUE(t, mounts_info(mounts, 0, &root, options, sizeof(options)));
-	ASSERT_TRUE(t, mounts_info(mounts, 1, &info, options, sizeof(options)));
+	ASSERT_TRUE(t, mounts_info(mounts, 0, &root));
+	ASSERT_TRUE(t, mounts_info(mounts, root.id, &info));
 	EXPECT_STREQ(t, info.at, "/data");
 	EXPECT_STREQ(t, info.source, "storage:/data");
 	EXPECT_STREQ(t, info.options, "rw,relatime");
-	EXPECT_EQ(t, info.root_dev, root.dev);
+	EXPECT_EQ(t, info.parent_id, root.id);
+	EXPECT_EQ(t, root.parent_id, 1u);
 	EXPECT_NE(t, info.dev, root.dev);
 }
 

@@ -12,6 +12,7 @@
 #include <processor/excache/object.h>
 #include <processor/ipc/pipe.h>
 #include <processor/process/process.h>
+#include <processor/procfs/system.h>
 #include <shim/shim.h>
 
 #include <processor/tmpfs/tmpfs_private.h>
@@ -23,7 +24,8 @@ static struct program program;
 static void begin_account(void)
 {
 	static struct process process = { .program = &program };
-	static struct task task = { .process = &process };
+	static const struct cred cred;
+	static struct task task = { .process = &process, .cred = &cred };
 
 	program.kmem = kmem_account_create();
 	thread_current()->private = &task;
@@ -92,6 +94,26 @@ void tmpfs_release_data(struct tmpfs_inode *ti)
 uint64_t tmpfs_data_pages(struct tmpfs_inode *ti)
 {
 	return 0;
+}
+
+uint64_t system_memory_total(void)
+{
+	return 1000 * PAGE_SIZE;
+}
+
+uint32_t fs_new_dev(void)
+{
+	return 99;
+}
+
+void tmpfs_set_limits(struct tmpfs *of)
+{
+	of->max_pages = UINT64_MAX;
+	of->max_inodes = 1000;
+}
+
+void tmpfs_fill_type(struct fs_type *type)
+{
 }
 
 const struct inode_ops tmpfs_file_ops = {
@@ -530,6 +552,88 @@ static void random_changes_keep_the_tree_whole(struct ktest *t)
 	end_account(t);
 }
 
+/* A file system of mount(2) goes with its last mount and its last inode, whatever is in it. */
+static void a_dropped_one_goes_with_its_last_inode(struct ktest *t)
+{
+	struct fs_type *type;
+	struct inode *top, *kept;
+	char show[128] = "";
+	struct file_attr attr = { 0 };
+
+	begin_account();
+	live_before = shim_allocs_live();
+	ASSERT_EQ(t, tmpfs_make("size=40k,nr_inodes=1k,mode=0750,,uid=7", &type), 0);
+	ASSERT_EQ(t, type->root(type, &top), 0);
+	type->show(type, show, sizeof(show));
+	EXPECT_STREQ(t, show, ",size=40k,nr_inodes=1024,mode=750,uid=7");
+	ASSERT_EQ(t, tmpfs_getattr(top, &attr), 0);
+	EXPECT_EQ(t, attr.mode, S_IFDIR | 0750u);
+	EXPECT_EQ(t, attr.uid, 7u);
+	ASSERT_EQ(t, make(top, "f", S_IFREG), 0);
+	ASSERT_EQ(t, make(top, "d", S_IFDIR), 0);
+	ASSERT_EQ(t, make(peek(top, "d"), "e", S_IFDIR), 0);
+	ASSERT_EQ(t, make(peek(top, "d"), "g", S_IFREG), 0);
+	ASSERT_EQ(t, add_link(top, "again", peek(peek(top, "d"), "g")), 0);
+	kept = at(peek(top, "d"), "g");
+	EXPECT_EQ(t, type->reconfigure(type, "nr_inodes=2"), -EINVAL);
+	EXPECT_EQ(t, type->reconfigure(type, "size=8k"), 0);
+	EXPECT_EQ(t, tmpfs_of(type)->max_pages, 2u);
+	inode_put(top);
+	type->drop(type);
+	EXPECT_LT(t, live_before, shim_allocs_live());
+	ASSERT_EQ(t, tmpfs_getattr(kept, &attr), 0);
+	EXPECT_EQ(t, attr.nlink, 0u);
+	inode_put(kept);
+	EXPECT_EQ(t, shim_allocs_live(), live_before);
+	end_account(t);
+}
+
+static void options_are_checked(struct ktest *t)
+{
+	static const struct {
+		const char *text;
+		int want;
+	} cases[] = {
+		{ "", 0 },
+		{ "size=10%", 0 },
+		{ "size=1001%", -EINVAL },
+		{ "size=%", -EINVAL },
+		{ "size", -EINVAL },
+		{ "size=", -EINVAL },
+		{ "size=0", 0 },
+		{ "nr_blocks=1", 0 },
+		{ "mode=17777", -EINVAL },
+		{ "mode=8", -EINVAL },
+		{ "uid=-1", -EINVAL },
+		{ "uid=4294967295", -EINVAL },
+		{ "gid=0,gid=9", 0 },
+		{ "what=1", -EINVAL },
+		{ "sized=1", -EINVAL },
+		{ "size=1,oops", -EINVAL },
+		{ ",", 0 },
+		{ "=", -EINVAL },
+		{ "mode=0000000000000000000000000000000000000000000000000000000000001", -EINVAL },
+	};
+	struct fs_type *type;
+
+	begin_account();
+	live_before = shim_allocs_live();
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const int err = tmpfs_make(cases[i].text, &type);
+
+		EXPECT_EQ(t, err, cases[i].want);
+		if (!err)
+			type->drop(type);
+	}
+	for (long budget = 0; budget < 2; budget++) {
+		shim_fail_alloc_after(budget);
+		EXPECT_EQ(t, tmpfs_make("", &type), -ENOMEM);
+		shim_fail_alloc_after(-1);
+	}
+	EXPECT_EQ(t, shim_allocs_live(), live_before);
+	end_account(t);
+}
+
 /* One program fills the file system as far as its memory goes, and makes one more after each rm. */
 static void the_program_is_charged(struct ktest *t)
 {
@@ -565,6 +669,8 @@ static const struct ktest_case tmpfs_cases[] = {
 	KTEST(removed_directories_go_without_recursion),
 	KTEST(random_changes_keep_the_tree_whole),
 	KTEST(the_program_is_charged),
+	KTEST(a_dropped_one_goes_with_its_last_inode),
+	KTEST(options_are_checked),
 	{ 0 },
 };
 static const struct ktest_suite tmpfs_suite = { .name = "tmpfs.dir", .cases = tmpfs_cases };

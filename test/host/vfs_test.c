@@ -20,6 +20,7 @@
 #include <processor/vfs/dirent_private.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/live.h>
+#include <processor/vfs/mount_private.h>
 #include <processor/vfs/path.h>
 
 enum {
@@ -265,6 +266,7 @@ bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino,
 static int empty_getattr(struct inode *inode, struct file_attr *attr)
 {
 	attr->mode = S_IFDIR | 0755;
+	attr->nlink = 2;
 	return 0;
 }
 
@@ -513,6 +515,145 @@ static void a_path_may_cross_often(struct ktest *t)
 	EXPECT_EQ(t, node.nr_asked, (size_t)TIMES);
 }
 
+static unsigned int nr_dropped;
+
+static void empty_drop(struct fs_type *type)
+{
+	nr_dropped++;
+}
+
+static struct fs_type made = { .name = "made", .at = "/", .drop = empty_drop };
+
+/* Mount @made on entry @name of directory @dir; the reference of it is the table's. */
+static int mount_made(const char *dir, const char *name, struct mount **out)
+{
+	struct walk_result res;
+	struct inode *root;
+	int err = walk(dir, 0, &res);
+
+	if (!err)
+		err = empty_root(&made, &root);
+	if (err)
+		return err;
+	mutex_lock(&mount_change);
+	*out = mount_alloc(&made, root, 0);
+	err = *out ? mount_place(*out, &res.at, name) : -ENOMEM;
+	if (!err)
+		err = mount_attach(mounts, *out);
+	mutex_unlock(&mount_change);
+	if (err)
+		mount_put(*out);
+	walk_result_put(&res);
+	return err;
+}
+
+static int unmount_made(struct mount *mt, bool lazy)
+{
+	LIST_HEAD(gone);
+	int err;
+
+	mutex_lock(&mount_change);
+	err = mount_detach(mt, lazy, 0, &gone);
+	mutex_unlock(&mount_change);
+	mounts_put_gone(&gone);
+	return err;
+}
+
+static void mounts_come_and_go(struct ktest *t)
+{
+	struct walk_result res, up;
+	struct mount *one, *two, *in;
+	size_t live;
+
+	setup(t);
+	live = shim_allocs_live();
+	nr_dropped = 0;
+	ASSERT_EQ(t, mount_made("/dev", "x", &one), 0);
+	ASSERT_EQ(t, walk("/dev/x", 0, &res), 0);
+	EXPECT_EQ(t, res.at.inode, one->root);
+	EXPECT_STREQ(t, res.at.text, "/dev/x");
+	ASSERT_EQ(t, walk("/dev/x/../x/.././x/..", 0, &up), 0);
+	EXPECT_STREQ(t, up.at.text, "/dev");
+	EXPECT_TRUE(t, mount_point_at(up.at.inode, "x", 1));
+	EXPECT_FALSE(t, mount_point_at(up.at.inode, "xy", 2));
+	walk_result_put(&up);
+	EXPECT_EQ(t, unmount_made(one, false), -EBUSY);
+	walk_result_put(&res);
+	/* The last one on a name is seen, and one below keeps it. */
+	ASSERT_EQ(t, mount_made("/dev", "x", &two), 0);
+	ASSERT_EQ(t, walk("/dev/x", 0, &res), 0);
+	EXPECT_EQ(t, res.at.inode, two->root);
+	walk_result_put(&res);
+	ASSERT_EQ(t, mount_made("/dev/x", "in", &in), 0);
+	EXPECT_EQ(t, unmount_made(two, false), -EBUSY);
+	ASSERT_EQ(t, walk("/dev/x/in", 0, &res), 0);
+	EXPECT_EQ(t, unmount_made(two, true), 0);
+	/* A user of it goes on, and ".." leads nowhere from there. */
+	EXPECT_FALSE(t, mount_up(res.at.mnt, &one, NULL));
+	walk_result_put(&res);
+	EXPECT_EQ(t, made.nr_mounts, 1u);
+	EXPECT_EQ(t, nr_dropped, 0u);
+	ASSERT_EQ(t, walk("/dev/x", 0, &res), 0);
+	one = res.at.mnt;
+	walk_result_put(&res);
+	EXPECT_EQ(t, unmount_made(one, false), 0);
+	EXPECT_EQ(t, nr_dropped, 1u); /* with the last mount */
+	EXPECT_EQ(t, try_walk("/dev/x", 0), -ENOENT);
+	EXPECT_EQ(t, shim_allocs_live(), live);
+}
+
+/* A storage node is told of so many and no more. */
+static void mount_points_of_a_storage_node_have_an_end(struct ktest *t)
+{
+	static const struct answer there[] = { { .mount_point = "/longer", .rest = "" } };
+	char name[FS_NAME_MAX + 1];
+	struct mount *mt[8];
+	size_t n = 0, live;
+	int err = 0;
+
+	setup(t);
+	live = shim_allocs_live();
+	nr_dropped = 0;
+	memset(name, 'n', FS_NAME_MAX);
+	name[FS_NAME_MAX] = '\0';
+	while (!err && n < ARRAY_SIZE(mt)) {
+		name[0] = (char)('a' + n);
+		err = mount_made("/", name, &mt[n]);
+		n += !err;
+	}
+	EXPECT_EQ(t, err, -ENOSPC);
+	EXPECT_EQ(t, n, 3u);
+	/* One that was not offered, as it is in another mount, is not crossed. */
+	answer(there, 1);
+	EXPECT_EQ(t, try_walk("/longer/x", 0), -EPROTO);
+	while (n--)
+		EXPECT_EQ(t, unmount_made(mt[n], false), 0);
+	EXPECT_EQ(t, nr_dropped, 1u);
+	EXPECT_EQ(t, shim_allocs_live(), live);
+}
+
+static void writers_and_read_only_exclude_each_other(struct ktest *t)
+{
+	struct mount *mt;
+
+	setup(t);
+	ASSERT_EQ(t, mount_made("/dev", "x", &mt), 0);
+	EXPECT_EQ(t, mount_writable(mt, mt->root), 0);
+	EXPECT_EQ(t, mount_write_begin(mt), 0);
+	EXPECT_EQ(t, made.nr_writers, 1u);
+	mount_write_end(mt);
+	mt->flags |= MOUNT_RDONLY;
+	EXPECT_EQ(t, mount_writable(mt, mt->root), -EROFS);
+	EXPECT_EQ(t, mount_writable(NULL, mt->root), 0);
+	EXPECT_EQ(t, mount_write_begin(mt), -EROFS);
+	mt->flags = 0;
+	made.ro_now = true;
+	EXPECT_EQ(t, mount_write_begin(mt), -EROFS);
+	made.ro_now = false;
+	EXPECT_EQ(t, made.nr_writers + mt->writers, 0u);
+	EXPECT_EQ(t, unmount_made(mt, false), 0);
+}
+
 static const struct ktest_case vfs_cases[] = {
 	KTEST(a_covered_name_that_fails_is_left_out),
 	KTEST(names_of_attributes_have_an_end),
@@ -521,6 +662,9 @@ static const struct ktest_case vfs_cases[] = {
 	KTEST(only_mount_points_that_were_offered_are_crossed),
 	KTEST(no_answer_makes_a_walk_endless),
 	KTEST(a_path_may_cross_often),
+	KTEST(mounts_come_and_go),
+	KTEST(mount_points_of_a_storage_node_have_an_end),
+	KTEST(writers_and_read_only_exclude_each_other),
 	{ 0 },
 };
 static const struct ktest_suite vfs_suite = { .name = "vfs.hostile", .cases = vfs_cases };
