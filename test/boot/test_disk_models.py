@@ -9,10 +9,10 @@ import subprocess
 import time
 
 import pytest
-from boot import Running, build_programs, on_host
+from boot import MB, Running, build_programs, on_host
 from test_disk import check_clean, tree_of, tree_on_disk
 
-PROGRAMS = ("fsx", "treework", "shares")
+PROGRAMS = ("fsx", "treework", "shares", "fulldisk")
 SHAPES = {
     "4k": "-t ext4 -b 4096 -J size=4",
     "1k": "-t ext4 -b 1024 -J size=4",
@@ -27,7 +27,7 @@ def make_disk(tmp_path):
         (stage / "bin").mkdir(parents=True)
         for program in PROGRAMS:
             shutil.copy2(build_programs() / "glibc-static" / program, stage / "bin" / program)
-        for place in ("work", "data"):
+        for place in ("work", "data", "full"):
             (stage / place).mkdir()
         subprocess.run(["mke2fs", "-q", "-F", "-m", "0", "-d", stage, *options.split(), disk,
                         "128M"], check=True)  # fmt: skip
@@ -46,25 +46,78 @@ def run_all(running: Running, argvs: list[tuple[str, list[str]]], limit: float) 
         assert (program.exit.status, said[0]) == (0, b"all right\n"), f"{argv}: {said}"
 
 
+FULL = "/bin/fulldisk"
+
+
+def small_disk(where: pathlib.Path) -> pathlib.Path:
+    """A disk that any user may fill, but for a tenth."""
+    disk = where / "small.img"
+    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", "-J", "size=1", "-m", "10",
+                    disk, "12M"], check=True)  # fmt: skip
+    subprocess.run(["debugfs", "-w", "-R", "sif / mode 040777", disk], check=True,
+                   capture_output=True)  # fmt: skip
+    return disk
+
+
+def fill(running: Running, *argvs: tuple[str, str, str, str]) -> dict[str, int]:
+    """Fill files of the small disk at the same time, (node, name, user, how): their sizes."""
+    started = [(name, *running.start([FULL, "fill", f"/full/{name}", user, how], cwd="/",
+                                     node=node)) for node, name, user, how in argvs]  # fmt: skip
+    end, sizes = time.monotonic() + 300, {}
+    for name, program, capture in started:
+        assert program.wait(end), f"{name} is never full"
+        said = bytes(capture.data[1]), bytes(capture.data[2])[-2000:]
+        assert program.exit.status == 0 and not said[1], f"{name}: {said}"
+        sizes[name] = int(said[0])
+    return sizes
+
+
+def fill_all(running: Running) -> dict[str, int]:
+    """Two users at once, then root, then users again when there is room: what is there then."""
+    sizes = fill(running, ("p0", "a", "1000", "write"), ("p1", "b", "1001", "append"))
+    # mke2fs takes 1.6 MB, and a tenth is root's
+    assert 8 * MB < sum(sizes.values()) < 10 * MB
+    sizes |= fill(running, ("p1", "c", "0", "odd"))
+    assert sizes["c"] > MB
+    assert fill(running, ("p0", "d", "1000", "write")) == {"d": 0}
+    for name, size in sizes.items():
+        run_all(running, [("p0", [FULL, "check", f"/full/{name}", str(size)])], 60)
+    assert running.run([FULL, "remove", "/full/a"], cwd="/").status == 0
+    freed = sizes.pop("a")
+    sizes |= fill(running, ("p1", "e", "1000", "append"), ("p0", "f", "1000", "odd"))
+    # The blocks that root has beyond a tenth come off.
+    assert freed - 2 * MB < sizes["e"] + sizes["f"] <= freed
+    return sizes
+
+
 def test_a_tree_and_a_file(make_disk, tmp_path):
-    """Each answer is Linux's, and so is the tree on the disk."""
+    """Each answer is Linux's, and so is the tree on the disk; a full disk loses nothing."""
     seed, changes = 1, 800
-    disk = make_disk(SHAPES["4k"])
+    disk, small = make_disk(SHAPES["4k"]), small_disk(tmp_path)
     here = tmp_path / "here"
     here.mkdir()
     program = build_programs() / "glibc-static" / "treework"
     want = on_host([program, here, str(seed), str(changes)])
     assert want.status == 0, want.err
-    running = Running(("--disk", str(disk), "--memories", "2"), None, "models").up()
+    running = Running(("--disk", str(disk), "--mount", f"/full={small}", "--processors", "2",
+                       "--memories", "2"), None, "models").up()  # fmt: skip
     try:
         got = running.run(["/bin/treework", "/work", str(seed), str(changes)], limit=3000,
                           cwd="/")  # fmt: skip
         assert (got.status, got.err) == (0, b"") and got.out == want.out, got.out[-200:]
         run_all(running, [("p0", ["/bin/fsx", "/data/fsx", str(seed), "150", "0"])], 300)
+        sizes = fill_all(running)
     finally:
         running.close()
     assert not running.complaints()
     check_clean(disk)
+    check_clean(small)
+    for name, size in sizes.items():
+        subprocess.run(["debugfs", "-R", f"dump {name} {tmp_path / name}", small], check=True,
+                       capture_output=True)  # fmt: skip
+        there = on_host([build_programs() / "glibc-static/fulldisk", "check", tmp_path / name,
+                         str(size)])  # fmt: skip
+        assert there.out == b"all right\n", there.err
     assert tree_on_disk(disk, "/work", tmp_path / "dump") == tree_of(here)
 
 

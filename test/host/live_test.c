@@ -35,10 +35,17 @@ static struct {
 	uint32_t errors, asked;
 	unsigned int writes, syncs, changes, opens, seeks;
 	uint64_t before;
-	int fail; /* the next call ends with it */
+	int fail;      /* the next call ends with it */
+	uint64_t room; /* the first byte that the disk has no room for; 0: there is none */
+	bool privileged;
 } node;
 
 static uint32_t placed = 11; /* the node that placement names */
+
+static bool is_full(uint64_t end)
+{
+	return node.room && end > node.room;
+}
 
 static int answer(uint32_t *who, struct file_state *out)
 {
@@ -85,7 +92,12 @@ void file_buf_put(struct file_buf *buf)
 int file_node_write(const struct file_id *file, uint32_t *who, const struct file_pieces *what,
 		    struct file_buf *buf, struct file_state *out)
 {
+	const struct file_piece *last = &what->pieces[what->nr - 1];
+
 	node.before = node.version;
+	node.privileged = what->privileged;
+	if (is_full(last->pgoff * PAGE_SIZE + last->first + last->bytes))
+		node.fail = -ENOSPC;
 	if (!node.fail) {
 		for (uint32_t i = 0; i < what->nr; i++) {
 			const uint64_t pos =
@@ -110,13 +122,17 @@ int file_node_sync(const struct file_id *file, uint32_t *who, bool datasync, str
 	return answer(who, out);
 }
 
-int file_node_change(const struct file_id *file, uint32_t *who, enum file_op op, uint64_t off,
-		     uint64_t len, struct fs_time now, struct file_state *out)
+int file_node_change(const struct file_id *file, uint32_t *who, const struct file_change *what,
+		     struct file_state *out)
 {
+	const enum file_op op = what->op;
+	const uint64_t off = what->off, len = what->len;
 	const uint64_t pos = node.size;
 	int err;
 
 	node.before = node.version;
+	if (op == FILE_APPEND && is_full(node.size + len))
+		node.fail = -ENOSPC;
 	if (node.fail)
 		return answer(who, out);
 	if (op == FILE_TIME)
@@ -331,6 +347,11 @@ void prefetch_read(struct object *file, struct read_ahead *ra, uint64_t pgoff)
 {
 }
 
+void process_cred(struct fs_cred *cred)
+{
+	*cred = (struct fs_cred){ .uid = 1000 };
+}
+
 uint64_t process_rlimit(unsigned int which)
 {
 	return UINT64_MAX;
@@ -429,6 +450,43 @@ static void appends_go_where_the_node_says(struct ktest *t)
 	EXPECT_EQ(t, write_at(&f, 0, "three", 5), 5);
 	EXPECT_EQ(t, node.size, 11);
 	EXPECT_EQ(t, memcmp(node.bytes, "onetwothree", 11), 0);
+	close_file(&f);
+}
+
+/* As much as fits, by pages; what is stored into a mapping, too. */
+static void a_full_disk_shortens_a_write(struct ktest *t)
+{
+	static char bytes[10 * PAGE_SIZE];
+	struct file f;
+
+	start();
+	memset(bytes, 'b', sizeof(bytes));
+	node.room = 6 * PAGE_SIZE;
+	ASSERT_EQ(t, open_file(&f, O_RDWR), 0);
+	EXPECT_EQ(t, write_at(&f, 100, bytes, sizeof(bytes)), 5 * PAGE_SIZE - 100);
+	EXPECT_EQ(t, node.size, 5 * PAGE_SIZE);
+	EXPECT_FALSE(t, node.privileged);
+	EXPECT_EQ(t, write_at(&f, 5 * PAGE_SIZE, bytes, sizeof(bytes)), PAGE_SIZE);
+	EXPECT_EQ(t, write_at(&f, 6 * PAGE_SIZE, bytes, 1), -ENOSPC);
+	EXPECT_EQ(t, node.size, 6 * PAGE_SIZE);
+	EXPECT_EQ(t, memcmp(node.bytes + 100, bytes, 6 * PAGE_SIZE - 100), 0);
+	close_file(&f);
+	/* An append: the file grows by what is written. */
+	ASSERT_EQ(t, open_file(&f, O_WRONLY | O_APPEND), 0);
+	node.room = 9 * PAGE_SIZE;
+	EXPECT_EQ(t, write_at(&f, 0, bytes, 10), 10);
+	EXPECT_EQ(t, write_at(&f, 0, bytes, sizeof(bytes)), PAGE_SIZE * 3 - 10);
+	EXPECT_EQ(t, write_at(&f, 0, bytes, sizeof(bytes)), -ENOSPC);
+	EXPECT_EQ(t, node.size, 9 * PAGE_SIZE);
+	close_file(&f);
+	/* Of two pages that programs have stored into one fits. */
+	ASSERT_EQ(t, open_file(&f, O_RDWR), 0);
+	node.room = 2 * PAGE_SIZE;
+	store(t, 10, "fits", 4);
+	store(t, 5 * PAGE_SIZE, "lost", 4);
+	EXPECT_EQ(t, f.ops->fsync(&f, false), -EIO);
+	EXPECT_EQ(t, memcmp(node.bytes + 10, "fits", 4), 0);
+	EXPECT_NE(t, memcmp(node.bytes + 5 * PAGE_SIZE, "lost", 4), 0);
 	close_file(&f);
 }
 
@@ -701,6 +759,7 @@ static void as_a_model_says(struct ktest *t)
 static const struct ktest_case cases[] = {
 	KTEST(a_write_is_one_message),
 	KTEST(appends_go_where_the_node_says),
+	KTEST(a_full_disk_shortens_a_write),
 	KTEST(another_version_at_open),
 	KTEST(losses_are_told_once),
 	KTEST(a_write_that_fails_leaves_no_bytes),

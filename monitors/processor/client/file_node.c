@@ -254,6 +254,8 @@ int file_node_write(const struct file_id *file, uint32_t *node, const struct fil
 	req->mtime_s = what->now.sec;
 	req->mtime_ns = what->now.nsec;
 	req->flags = what->inside ? PM_FILE_INSIDE : 0;
+	if (what->privileged)
+		req->flags |= PM_FILE_PRIVILEGED;
 	req->nr_pages = what->nr;
 	for (uint32_t i = 0; i < what->nr; i++)
 		req->pages[i] = (struct pm_file_page){ .pgoff = what->pieces[i].pgoff,
@@ -311,16 +313,17 @@ int file_nodes_flush(const struct file_id *file)
 	return err;
 }
 
-int file_node_change(const struct file_id *file, uint32_t *node, enum file_op op, uint64_t off,
-		     uint64_t len, struct fs_time now, struct file_state *out)
+int file_node_change(const struct file_id *file, uint32_t *node, const struct file_change *what,
+		     struct file_state *out)
 {
 	const struct pm_file_change_req req = {
 		.file = file_to_proto(file),
-		.op = (uint32_t)op,
-		.off = off,
-		.len = len,
-		.mtime_s = now.sec,
-		.mtime_ns = now.nsec,
+		.op = (uint32_t)what->op,
+		.flags = what->privileged ? PM_FILE_PRIVILEGED : 0,
+		.off = what->off,
+		.len = what->len,
+		.mtime_s = what->now.sec,
+		.mtime_ns = what->now.nsec,
 	};
 	struct pm_file_change_req_wire w;
 	const struct request r = { file, PM_FILE_CHANGE, &w, sizeof(w), NULL, 0 };

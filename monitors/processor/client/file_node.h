@@ -49,6 +49,7 @@ struct file_pieces {
 	uint64_t size;      /* the file is at least so long afterwards; inside: 0 */
 	struct fs_time now; /* its mtime */
 	bool inside;        /* what lies behind the end is not written */
+	bool privileged;    /* may take the blocks that are kept for root */
 	uint32_t nr;
 	struct file_piece pieces[FILE_BUF_PAGES]; /* ascending; page i of the buffer */
 };
@@ -77,5 +78,14 @@ enum file_op {
 	FILE_SEEK_HOLE,
 	FILE_TIME, /* @now is the mtime that storage has */
 };
-int file_node_change(const struct file_id *file, uint32_t *node, enum file_op op, uint64_t off,
-		     uint64_t len, struct fs_time now, struct file_state *out) __must_check;
+
+struct file_change {
+	enum file_op op;
+	uint64_t off;
+	uint64_t len;
+	struct fs_time now;
+	bool privileged; /* may take the blocks that are kept for root */
+};
+
+int file_node_change(const struct file_id *file, uint32_t *node, const struct file_change *what,
+		     struct file_state *out) __must_check;

@@ -254,6 +254,15 @@ static ssize_t live_read(struct file *f, struct uio *uio, uint64_t *pos)
 
 /* --- writing --------------------------------------------------------------------------- */
 
+/* May the caller take the blocks that are kept for root? */
+static bool is_privileged(void)
+{
+	struct fs_cred cred;
+
+	process_cred(&cred);
+	return !cred.uid;
+}
+
 /* Up to @max bytes of @uio, which go to @at, into @buf, page by page: how many. */
 static size_t pieces_fetch(struct uio *uio, uint64_t at, uint64_t max, struct file_buf *buf,
 			   struct file_pieces *what)
@@ -356,13 +365,15 @@ static void clean_tail_locked(struct live_file *lf) __must_hold(&lf->change)
 /* Where @len bytes at the end of the file go. */
 static int append_locked(struct live_file *lf, uint64_t len, uint64_t *at) __must_hold(&lf->change)
 {
+	const struct file_change what = {
+		.op = FILE_APPEND, .len = len, .now = live_now(), .privileged = is_privileged()
+	};
 	struct file_state state;
 	int err, tries = 0;
 
 	assert_mutex_held(&lf->change);
 	do
-		err = file_node_change(&lf->file, &lf->node, FILE_APPEND, 0, len, live_now(),
-				       &state);
+		err = file_node_change(&lf->file, &lf->node, &what, &state);
 	while (err && live_again_locked(lf, err, &tries));
 	if (err)
 		return err;
@@ -382,12 +393,60 @@ static int write_limit(uint64_t pos, uint64_t *len)
 	return 0;
 }
 
-/* The next bytes of @uio to *@at, which moves: how many, or an error. */
+/*
+ * The disk has no room for @len bytes at @at: so many may fit, 0: none. By halves of the pages, as
+ * one that is there already has room.
+ */
+static uint64_t fewer(uint64_t at, uint64_t len)
+{
+	const uint64_t first = at >> PAGE_SHIFT, pages = ((at + len - 1) >> PAGE_SHIFT) - first + 1;
+
+	return pages < 2 ? 0 : ((first + pages / 2) << PAGE_SHIFT) - at;
+}
+
+/* Where up to *@len bytes at the end of the file go, for which there is room. */
+static int append_some_locked(struct live_file *lf, uint64_t *len, uint64_t *at)
+	__must_hold(&lf->change)
+{
+	const uint64_t guess = *at;
+	int err;
+
+	assert_mutex_held(&lf->change);
+	clean_tail_locked(lf);
+	do
+		err = append_locked(lf, *len, at);
+	while (err == -ENOSPC && (*len = fewer(guess, *len)));
+	return err;
+}
+
+/* The bytes of @what, which begin at @at, or the first of them: how many. */
+static ssize_t send_some_locked(struct live_file *lf, uint64_t at, struct file_pieces *what,
+				struct file_buf *buf) __must_hold(&lf->change)
+{
+	uint64_t end;
+	int err;
+
+	assert_mutex_held(&lf->change);
+	do {
+		const struct file_piece *last = &what->pieces[what->nr - 1];
+
+		end = (last->pgoff << PAGE_SHIFT) + last->first + last->bytes;
+		what->size = end;
+		err = pieces_send_locked(lf, what, buf);
+	} while (err == -ENOSPC && (what->nr /= 2));
+	return err ? err : (ssize_t)(end - at);
+}
+
+/*
+ * The next bytes of @uio to *@at, which moves: how many, fewer than were taken from @uio when the
+ * disk is full; or an error.
+ */
 static ssize_t write_some_locked(struct live_file *lf, struct uio *uio, uint64_t *at, bool append,
 				 struct file_pieces *what, struct file_buf *buf)
 	__must_hold(&lf->change)
 {
 	uint64_t len = MIN(uio->left, (uint64_t)FILE_BUF_PAGES * PAGE_SIZE - PAGE_OFF(*at));
+	ssize_t sent;
 	size_t n;
 	int err;
 
@@ -398,10 +457,8 @@ static ssize_t write_some_locked(struct live_file *lf, struct uio *uio, uint64_t
 	if (err)
 		return err;
 	/* Where in its page an appended byte goes is known first: others may append, too. */
-	if (append) {
-		clean_tail_locked(lf);
-		err = append_locked(lf, len, at);
-	}
+	if (append)
+		err = append_some_locked(lf, &len, at);
 	if (err)
 		return err;
 	n = pieces_fetch(uio, *at, MIN(len, (uint64_t)FILE_BUF_PAGES * PAGE_SIZE - PAGE_OFF(*at)),
@@ -409,15 +466,14 @@ static ssize_t write_some_locked(struct live_file *lf, struct uio *uio, uint64_t
 	if (!n)
 		return -EFAULT;
 	what->inside = false;
-	what->size = *at + n;
+	what->privileged = is_privileged();
 	what->now = live_now();
 	if (*at > READ_ONCE(lf->object->size))
 		clean_tail_locked(lf);
-	err = pieces_send_locked(lf, what, buf);
-	if (err)
-		return err;
-	*at += n;
-	return (ssize_t)n;
+	sent = send_some_locked(lf, *at, what, buf);
+	if (sent > 0)
+		*at += (uint64_t)sent;
+	return sent;
 }
 
 static ssize_t write_all_locked(struct live_file *lf, struct uio *uio, uint64_t *at, bool append)
@@ -426,16 +482,20 @@ static ssize_t write_all_locked(struct live_file *lf, struct uio *uio, uint64_t 
 	struct file_pieces *what = kmalloc(sizeof(*what));
 	struct file_buf *buf = what ? file_buf_get() : NULL;
 	ssize_t done = 0, n = 1;
+	bool full = false;
 
 	assert_mutex_held(&lf->change);
 	if (!buf) {
 		kfree(what);
 		return what ? -EINTR : -ENOMEM;
 	}
-	while (uio->left && n > 0) {
+	while (uio->left && n > 0 && !full) {
+		const uint64_t left = uio->left;
+
 		n = write_some_locked(lf, uio, at, append, what, buf);
 		if (n > 0)
 			done += n;
+		full = n > 0 && (uint64_t)n < left - uio->left;
 	}
 	file_buf_put(buf);
 	kfree(what);
@@ -509,6 +569,9 @@ static int change_locked(struct live_file *lf, enum file_op op, uint64_t off, ui
 	__must_hold(&lf->change)
 {
 	const uint64_t first = DIV_ROUND_UP(off, PAGE_SIZE);
+	const struct file_change what = {
+		.op = op, .off = off, .len = len, .now = live_now(), .privileged = is_privileged()
+	};
 	struct file_state state;
 	int err, tries = 0;
 
@@ -516,7 +579,7 @@ static int change_locked(struct live_file *lf, enum file_op op, uint64_t off, ui
 	if (off + len > READ_ONCE(lf->object->size))
 		clean_tail_locked(lf);
 	do
-		err = file_node_change(&lf->file, &lf->node, op, off, len, live_now(), &state);
+		err = file_node_change(&lf->file, &lf->node, &what, &state);
 	while (err && live_again_locked(lf, err, &tries));
 	if (err) {
 		live_doubt(lf->object, off >> PAGE_SHIFT, UINT64_MAX);
@@ -572,6 +635,7 @@ int live_truncate(const struct file_id *file, uint64_t fsid, uint64_t size)
 int live_set_mtime(const struct file_attr *attr)
 {
 	struct live_file *lf = live_get(&attr->file, attr->fsid);
+	const struct file_change what = { .op = FILE_TIME, .now = attr->mtime };
 	struct file_state state;
 	int err, tries = 0;
 
@@ -580,8 +644,7 @@ int live_set_mtime(const struct file_attr *attr)
 	err = mutex_lock_killable(&lf->change);
 	if (!err) {
 		do
-			err = file_node_change(&lf->file, &lf->node, FILE_TIME, 0, 0, attr->mtime,
-					       &state);
+			err = file_node_change(&lf->file, &lf->node, &what, &state);
 		while (err && live_again_locked(lf, err, &tries));
 		if (!err)
 			live_changed_locked(lf, &state);
@@ -648,6 +711,7 @@ enum whence { /* as in lseek(2) */
 /* Storage knows the holes, when it has all that was written or stored. */
 static int64_t seek_hole(struct live_file *lf, uint64_t off, enum file_op op)
 {
+	const struct file_change what = { .op = op, .off = off, .now = live_now() };
 	struct file_state state;
 	int tries = 0, err = mutex_lock_killable(&lf->change);
 
@@ -656,8 +720,7 @@ static int64_t seek_hole(struct live_file *lf, uint64_t off, enum file_op op)
 	err = live_flush_locked(lf, 0, UINT64_MAX);
 	if (!err) {
 		do
-			err = file_node_change(&lf->file, &lf->node, op, off, 0, live_now(),
-					       &state);
+			err = file_node_change(&lf->file, &lf->node, &what, &state);
 		while (err && live_again_locked(lf, err, &tries));
 		if (!err)
 			told_locked(lf, &state);

@@ -26,6 +26,7 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/errno.h>
+#include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/excache/file_dirty.h>
 
@@ -47,6 +48,31 @@ static bool is_transient(int err)
 }
 
 static int send_pages_locked(struct live_file *lf, struct file_pieces *what, struct file_buf *buf)
+	__must_hold(&lf->change);
+
+/* The disk has no room for all pages: those that it has room for are not lost. */
+static int send_each_locked(struct live_file *lf, const struct file_pieces *what,
+			    struct file_buf *buf) __must_hold(&lf->change)
+{
+	uint8_t *data = file_buf_data(buf);
+	struct file_pieces one = { .nr = 1 };
+	int err = 0;
+
+	assert_mutex_held(&lf->change);
+	for (uint32_t i = 0; i < what->nr; i++) {
+		if (err) {
+			file_dirty_done(lf->object, what->pieces[i].pgoff, true);
+			continue;
+		}
+		one.pieces[0] = what->pieces[i];
+		if (i)
+			memcpy(data, data + i * PAGE_SIZE, PAGE_SIZE);
+		err = send_pages_locked(lf, &one, buf);
+	}
+	return err;
+}
+
+static int send_pages_locked(struct live_file *lf, struct file_pieces *what, struct file_buf *buf)
 	__must_hold(&lf->change)
 {
 	struct object *obj = lf->object;
@@ -55,11 +81,14 @@ static int send_pages_locked(struct live_file *lf, struct file_pieces *what, str
 
 	assert_mutex_held(&lf->change);
 	what->inside = true;
+	what->privileged = false;
 	what->size = 0;
 	what->now = live_now();
 	do
 		err = file_node_write(&lf->file, &lf->node, what, buf, &state);
 	while (err && live_again_locked(lf, err, &tries));
+	if (err == -ENOSPC && what->nr > 1)
+		return send_each_locked(lf, what, buf);
 	if (err && is_transient(err)) {
 		counter_add(&file_maps_again, what->nr);
 		pages_done(obj, what, true);
