@@ -339,11 +339,12 @@ int file_reserve(struct memory *m, struct cached_file *cf, uint64_t first, uint3
 	return err;
 }
 
-/* Promises of pages that are not dirty go. */
-static void keep_dirty_locked(struct page_cache *pc, struct cached_file *cf) __must_hold(&pc->lock)
+/* Reservations of pages from @first on that are not dirty go. */
+static void keep_dirty_locked(struct page_cache *pc, struct cached_file *cf, uint64_t first)
+	__must_hold(&pc->lock)
 {
 	struct file_live *lf = cf->live;
-	struct reserve_chunk *c = chunk_from_locked(pc, lf, 0);
+	struct reserve_chunk *c = chunk_from_locked(pc, lf, first);
 
 	assert_spin_held(&pc->lock);
 	while (c) {
@@ -351,7 +352,8 @@ static void keep_dirty_locked(struct page_cache *pc, struct cached_file *cf) __m
 		uint64_t idle = 0;
 
 		for (uint32_t i = 0; i < CHUNK_PAGES; i++) {
-			if (c->bits & 1ull << i && !is_dirty_locked(pc, cf, c->first + i))
+			if (c->bits & 1ull << i && c->first + i >= first &&
+			    !is_dirty_locked(pc, cf, c->first + i))
 				idle |= 1ull << i;
 		}
 		clear_locked(pc, lf, c, idle);
@@ -367,7 +369,8 @@ int file_reserve_again(struct memory *m, struct cached_file *cf, uint64_t epoch)
 	struct ms_reserve_rep rep;
 
 	spin_lock(&pc->lock);
-	keep_dirty_locked(pc, cf);
+	/* The bytes of an append are perhaps still to come. */
+	keep_dirty_locked(pc, cf, cached_file_pages(cf));
 	req.others = cf->live->nr_reserved;
 	if (req.others)
 		note_asked_locked(pc, cf->live);
@@ -398,7 +401,8 @@ static struct cached_file *idle_file(struct page_cache *pc, uint32_t node, uint6
 	return cf;
 }
 
-static void give_back(struct memory *m, struct cached_file *cf)
+/* @idle: also inside the file, where the bytes of appends may be still to come. */
+static void give_back(struct memory *m, struct cached_file *cf, bool idle)
 {
 	struct page_cache *pc = &m->page_cache;
 	struct ms_reserve_req req = { .file = cf->file };
@@ -406,7 +410,7 @@ static void give_back(struct memory *m, struct cached_file *cf)
 
 	mutex_lock(&cf->live->change);
 	spin_lock(&pc->lock);
-	keep_dirty_locked(pc, cf);
+	keep_dirty_locked(pc, cf, idle ? 0 : cached_file_pages(cf));
 	req.epoch = cf->live->epoch;
 	req.others = cf->live->nr_reserved;
 	if (!req.others && cf->live->asked_ns) {
@@ -442,7 +446,7 @@ bool file_reserve_give_idle(struct memory *m)
 		cf = idle_file(pc, 0, time_now_ns());
 	if (!cf)
 		return false;
-	give_back(m, cf);
+	give_back(m, cf, true);
 	cached_file_put(m, cf);
 	return true;
 }
@@ -453,7 +457,7 @@ void file_reserve_give_all(struct memory *m, uint32_t node)
 	struct cached_file *cf;
 
 	while ((cf = idle_file(&m->page_cache, node, now))) {
-		give_back(m, cf);
+		give_back(m, cf, false);
 		cached_file_put(m, cf);
 	}
 }
