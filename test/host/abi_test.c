@@ -3,6 +3,7 @@
  * <abi/...> has the numbers of the installed headers of Linux and of the C library. The structures
  * are compared when abi_uapi.c and abi_libc.c are compiled.
  */
+#include <abi/aio.h>
 #include <abi/elf.h>
 #include <abi/fcntl.h>
 #include <abi/futex.h>

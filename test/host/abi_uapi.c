@@ -6,6 +6,7 @@
 #include <asm/statfs.h>
 #include <asm/termbits.h>
 #include <asm/termios.h>
+#include <linux/aio_abi.h>
 #include <linux/auxvec.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
@@ -112,6 +113,7 @@ const struct abi_number abi_uapi[] = {
 /* The structures. These headers have numbers of their own. */
 #include <generated/abi_undef.h>
 
+#include <abi/aio.h>
 #include <abi/fcntl.h>
 #include <abi/futex.h>
 #include <abi/inotify.h>
@@ -145,6 +147,11 @@ SAME_MEMBER(flock, pid, struct flock, l_pid);
 SAME_SIZE(inotify_event, struct inotify_event);
 SAME_MEMBER(inotify_event, mask, struct inotify_event, mask);
 SAME_MEMBER(inotify_event, len, struct inotify_event, len);
+
+SAME_SIZE(iocb, struct iocb);
+SAME_MEMBER(iocb, rw_flags, struct iocb, aio_rw_flags);
+SAME_MEMBER(iocb, resfd, struct iocb, aio_resfd);
+SAME_SIZE(io_event, struct io_event);
 
 SAME_SIZE(mq_attr, struct mq_attr);
 SAME_MEMBER(mq_attr, maxmsg, struct mq_attr, mq_maxmsg);

@@ -6,6 +6,8 @@
  *		something behind wakes the next one.
  * Locking:	lock (RANK_SPIN_TASK) guards the count.
  */
+#include "eventfd.h"
+
 #include <abi/poll.h>
 #include <arch/uaccess.h>
 #include <kernel/panic.h>
@@ -135,6 +137,20 @@ static const struct file_ops eventfd_ops = {
 	.poll_wait_out = eventfd_poll_wait_out,
 	.release = eventfd_release,
 };
+
+bool is_eventfd(const struct file *f)
+{
+	return f->ops == &eventfd_ops;
+}
+
+void eventfd_signal(struct file *f)
+{
+	struct eventfd *e = f->private;
+
+	ASSERT(is_eventfd(f));
+	(void)try_add(e, 1);
+	wake(&e->rd_wait);
+}
 
 static long make_eventfd(uint32_t count, uint32_t flags)
 {

@@ -315,7 +315,7 @@ ssize_t pipe_take(struct pipe *p, struct uio *uio, bool nonblock)
 
 static ssize_t pipe_read(struct file *f, struct uio *uio, uint64_t *pos)
 {
-	return pipe_take(f->private, uio, file_nonblock(f));
+	return pipe_take(f->private, uio, file_nonblock(f) || uio->nowait);
 }
 
 /* --- writing ------------------------------------------------------------------------- */
@@ -408,7 +408,7 @@ static ssize_t pipe_write(struct file *f, struct uio *uio, uint64_t *pos)
 		err = put_all(p, uio, packet, &done);
 		if (err || !uio->left)
 			break;
-		if (file_nonblock(f)) {
+		if (file_nonblock(f) || uio->nowait) {
 			err = -EAGAIN;
 			break;
 		}

@@ -144,6 +144,8 @@ void aspace_put(struct aspace *as)
 	lock_not_needed(&as->lock, "the last reference is gone");
 	pgtable_destroy(as->pt);
 	attach_end(as);
+	if (as->guest)
+		as->guest->space_ends(as->guest);
 	kmem_uncharge_space(as);
 	kfree(as);
 }

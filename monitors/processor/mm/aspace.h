@@ -84,6 +84,12 @@ struct layout_seq {
 #define SEQ_ANY UINT64_MAX /* the caller knows that the layout stays */
 #define COW_ANY UINT64_MAX /* the line is the newest that there can be: copies do not matter */
 
+/* A part of a space that another module keeps. */
+struct aspace_guest {
+	void (*space_ends)(
+		struct aspace_guest *guest); /* nobody else can reach the space; sleeps */
+};
+
 struct aspace {
 	refcount_t refs;
 	struct list_head link;     /* list of all spaces */
@@ -104,6 +110,7 @@ struct aspace {
 	atomic_t quiescing; /* somebody waits until there are none */
 	struct waitqueue quiet;
 	struct object *anon; /* private pages: the top of a chain; map_lock, or inside a fault */
+	struct aspace_guest *guest;           /* its module's lock: aio.c; or NULL */
 	struct rb_root attachments;           /* map_lock: attach.h */
 	struct attachment *spare_attachments; /* map_lock */
 	int failed; /* atomic: negative errno once a page was lost, or may be: no more come */

@@ -12,6 +12,7 @@
 #include <processor/mm/kmem.h>
 #include <processor/process/core.h>
 #include <processor/process/process.h>
+#include <processor/vfs/aio.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/notify.h>
 
@@ -322,6 +323,28 @@ MQUEUE_LIMIT(msg_default, 1, MQUEUE_HARD_MSG)
 MQUEUE_LIMIT(msgsize_max, MQUEUE_MIN_MSGSIZE, MQUEUE_HARD_MSGSIZE)
 MQUEUE_LIMIT(msgsize_default, MQUEUE_MIN_MSGSIZE, MQUEUE_HARD_MSGSIZE)
 
+static SHOW(show_aio_nr)
+{
+	text_printf(t, "%llu\n", (unsigned long long)aio_nr());
+	return 0;
+}
+
+static SHOW(show_aio_max_nr)
+{
+	text_printf(t, "%llu\n", (unsigned long long)READ_ONCE(aio_max_nr));
+	return 0;
+}
+
+static int store_aio_max_nr(const struct pseudo_subject *s, const char *buf, size_t len)
+{
+	uint64_t nr;
+	const int err = text_number(buf, len, INT64_MAX, &nr);
+
+	if (!err)
+		WRITE_ONCE(aio_max_nr, nr);
+	return err;
+}
+
 static const struct pseudo_node mqueue_nodes[] = {
 	PSEUDO_WRITABLE("msg_default", 0644, show_mq_msg_default, store_mq_msg_default),
 	PSEUDO_WRITABLE("msg_max", 0644, show_mq_msg_max, store_mq_msg_max),
@@ -348,6 +371,8 @@ static int store_lease_break_time(const struct pseudo_subject *s, const char *bu
 }
 
 static const struct pseudo_node fs_nodes[] = {
+	PSEUDO_WRITABLE("aio-max-nr", 0644, show_aio_max_nr, store_aio_max_nr),
+	PSEUDO_FILE("aio-nr", 0444, show_aio_nr),
 	PSEUDO_FILE("file-max", 0444, show_file_max),
 	PSEUDO_FILE("file-nr", 0444, show_file_nr),
 	PSEUDO_DIR("inotify", inotify_nodes),

@@ -133,6 +133,8 @@ int file_pos(struct file *f, uint64_t *pos) __must_check;
 int file_set_pos(struct file *f, uint64_t pos) __must_check;
 ssize_t file_read(struct file *f, struct uio *uio, uint64_t *pos);
 ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos);
+/* With all locks, at @off, which is not negative; of a file without offsets at none. */
+ssize_t file_io(struct file *f, struct uio *uio, bool write, int64_t off);
 
 /* @f is about to go: no epoll instance watches it any more. */
 void epoll_file_gone(struct file *f);

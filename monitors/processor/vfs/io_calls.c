@@ -82,6 +82,13 @@ static ssize_t io_at(struct file *f, struct uio *uio, enum io_kind kind, int64_t
 	return io_at_pos(f, uio, kind, &pos);
 }
 
+ssize_t file_io(struct file *f, struct uio *uio, bool write, int64_t off)
+{
+	const enum io_kind kind = write ? IO_WRITE : IO_READ;
+
+	return f->ops->seekable ? io_at(f, uio, kind, off) : io_at_offset(f, uio, kind);
+}
+
 #define AT_OFFSET INT64_MIN
 
 /* The checks that come before those of the memory. */

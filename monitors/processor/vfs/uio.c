@@ -23,6 +23,7 @@ int uio_user(struct uio *u, uint64_t base, uint64_t len)
 	u->off = 0;
 	u->left = u->fast[0].len;
 	u->kernel = false;
+	u->nowait = false;
 	return 0;
 }
 
@@ -35,6 +36,7 @@ void uio_kernel(struct uio *u, void *base, uint64_t len)
 	u->off = 0;
 	u->left = len;
 	u->kernel = true;
+	u->nowait = false;
 }
 
 int uio_iovec(struct uio *u, uint64_t iov, uint64_t nr)
@@ -51,6 +53,7 @@ int uio_iovec(struct uio *u, uint64_t iov, uint64_t nr)
 	u->off = 0;
 	u->left = 0;
 	u->kernel = false;
+	u->nowait = false;
 	err = copy_from_user(u->segs, (const void __user *)iov, nr * sizeof(struct uio_seg));
 	for (uint32_t i = 0; !err && i < u->nr; i++) {
 		struct uio_seg *s = &u->segs[i];

@@ -27,6 +27,7 @@ struct uio {
 	uint64_t off;  /* in it */
 	uint64_t left; /* bytes in all */
 	bool kernel;   /* addresses are the kernel's */
+	bool nowait;   /* pipes: as if the file were O_NONBLOCK */
 	struct uio_seg fast[UIO_FAST];
 };
 
