@@ -12,6 +12,7 @@
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/spinlock.h>
+#include <kernel/time.h>
 #include <kernel/wait.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -47,7 +48,8 @@ int blkdev_register(struct blkdev *bd)
 {
 	int err = 0;
 
-	if (bd->disk ? bd->disk->disk != NULL : !bd->ops || !bd->ops->submit)
+	if (bd->disk ? bd->disk->disk != NULL
+		     : !bd->ops || !bd->ops->submit == !bd->ops->submit_list)
 		return -EINVAL;
 	if (!bd->max_segs || !block_size_ok(bd->block_size))
 		return -EINVAL;
@@ -171,15 +173,8 @@ static bool req_begin(struct blkdev *bd, struct blk_req *req)
 	req->disk = disk_of(bd);
 	req->disk_sector = bd->first_sector + req->sector;
 	req->progress = (struct blk_progress){ 0 };
+	req->submitted_ns = time_now_ns();
 	return true;
-}
-
-void blk_submit(struct blkdev *bd, struct blk_req *req)
-{
-	struct blkdev *disk = disk_of(bd);
-
-	if (req_begin(bd, req))
-		disk->ops->submit(disk, req);
 }
 
 void blk_submit_many(struct blkdev *bd, struct blk_req *reqs, unsigned int nr)
@@ -188,13 +183,20 @@ void blk_submit_many(struct blkdev *bd, struct blk_req *reqs, unsigned int nr)
 	LIST_HEAD(good);
 
 	for (unsigned int i = 0; i < nr; i++) {
-		if (!disk->ops->submit_list)
-			blk_submit(bd, &reqs[i]);
-		else if (req_begin(bd, &reqs[i]))
+		if (!req_begin(bd, &reqs[i]))
+			continue;
+		if (disk->ops->submit)
+			disk->ops->submit(disk, &reqs[i]);
+		else
 			list_add_tail(&reqs[i].link, &good);
 	}
 	if (!list_empty(&good))
 		disk->ops->submit_list(disk, &good);
+}
+
+void blk_submit(struct blkdev *bd, struct blk_req *req)
+{
+	blk_submit_many(bd, req, 1);
 }
 
 static const char *op_name(enum blk_op op)

@@ -168,7 +168,6 @@ static void submit_list(struct blkdev *bd, struct list_head *reqs)
 {
 	const struct nvme_ns *ns = bd->driver;
 	struct nvme_queue *q = &ns->c->io[cpu_id() % ns->c->nr_io];
-	const uint64_t now = time_now_ns();
 	struct blk_req *req, *next;
 	unsigned long flags;
 	LIST_HEAD(over);
@@ -176,7 +175,6 @@ static void submit_list(struct blkdev *bd, struct list_head *reqs)
 	flags = spin_lock_irqsave(&q->lock);
 	list_for_each_entry_safe(req, next, reqs, link) {
 		list_del(&req->link);
-		req->submitted_ns = now;
 		counter_inc(&nvme_requests);
 		counter_add(&nvme_bytes, blk_req_len(req));
 		if (q->dead)
@@ -192,15 +190,7 @@ static void submit_list(struct blkdev *bd, struct list_head *reqs)
 	end_list(&over);
 }
 
-static void submit(struct blkdev *bd, struct blk_req *req)
-{
-	LIST_HEAD(one);
-
-	list_add_tail(&req->link, &one);
-	submit_list(bd, &one);
-}
-
-const struct blkdev_ops nvme_blkdev_ops = { .submit = submit, .submit_list = submit_list };
+const struct blkdev_ops nvme_blkdev_ops = { .submit_list = submit_list };
 
 /* The command of @s is over. */
 static void over_locked(struct nvme_queue *q, struct nvme_slot *s, int err, struct list_head *over)

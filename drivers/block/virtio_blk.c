@@ -229,7 +229,6 @@ static void vblk_submit_list(struct blkdev *bd, struct list_head *reqs)
 {
 	struct vblk *b = bd->driver;
 	struct vqueue *q = &b->queues[cpu_id() % b->nr_queues];
-	const uint64_t now = time_now_ns();
 	struct blk_req *req, *next;
 	unsigned long flags;
 	LIST_HEAD(over);
@@ -237,7 +236,6 @@ static void vblk_submit_list(struct blkdev *bd, struct list_head *reqs)
 	flags = spin_lock_irqsave(&q->lock);
 	list_for_each_entry_safe(req, next, reqs, link) {
 		list_del(&req->link);
-		req->submitted_ns = now;
 		if (q->dead)
 			end_locked(q, req, -EIO, &over);
 		else if (req->op == BLK_FLUSH && !bd->has_flush)
@@ -249,14 +247,6 @@ static void vblk_submit_list(struct blkdev *bd, struct list_head *reqs)
 		start_locked(q, &over);
 	spin_unlock_irqrestore(&q->lock, flags);
 	complete_list(&over);
-}
-
-static void vblk_submit(struct blkdev *bd, struct blk_req *req)
-{
-	LIST_HEAD(one);
-
-	list_add_tail(&req->link, &one);
-	vblk_submit_list(bd, &one);
 }
 
 /* The device is done with @s. */
@@ -368,7 +358,8 @@ static void vblk_watch(void *arg)
 		uint64_t age;
 
 		s = list_first_entry(&q->busy, struct slot, link);
-		age = now - s->req->submitted_ns;
+		/* It may have been submitted since @now was read. */
+		age = now - MIN(now, s->req->submitted_ns);
 		if (age > slow_s * NSEC_PER_SEC && !s->reported) {
 			s->reported = true;
 			pr_warn("%s: sector %llu has been waited for for %llu s\n", q->b->bd.name,
@@ -447,8 +438,7 @@ static int read_config(struct vblk *b, unsigned int *nr_queues)
 	return err ? err : virtio_blk_decode(&cfg, features, &b->bd, nr_queues);
 }
 
-static const struct blkdev_ops vblk_ops = { .submit = vblk_submit,
-					    .submit_list = vblk_submit_list };
+static const struct blkdev_ops vblk_ops = { .submit_list = vblk_submit_list };
 
 static int setup_queue(struct vblk *b, unsigned int index)
 {

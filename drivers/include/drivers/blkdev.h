@@ -56,7 +56,7 @@ struct blk_req {
 	void *arg;  /* the submitter's */
 	int status; /* 0 or -errno; valid from done() on */
 
-	/* The driver's, from blk_submit() to done(). */
+	/* The driver's, from blk_submit() on, which fills in all but .link, to done(). */
 	struct list_head link;
 	uint64_t submitted_ns;
 	struct blkdev *disk;  /* never a partition */
@@ -70,9 +70,9 @@ struct blk_req {
 	} progress;
 };
 
-struct blkdev_ops {
+struct blkdev_ops { /* one of the two, the other is NULL */
 	void (*submit)(struct blkdev *bd, struct blk_req *req);
-	/* The requests of a list, linked by .link, with one doorbell.  NULL: one by one. */
+	/* The requests of a list, linked by .link, with one doorbell. */
 	void (*submit_list)(struct blkdev *bd, struct list_head *reqs);
 };
 
