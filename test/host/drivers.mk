@@ -8,6 +8,10 @@ prog-y += netdev
 netdev-objs := $(addprefix drivers/,net/e1000_hw.o net/e1000_ring.o net/netdev.o \
 	net/virtio_net_decode.o net/virtio_net_queue.o \
 	net/virtio_net_test.o virtio/virtq.o) test/host/e1000_test.o test/host/vnet_test.o
+# virtio block devices, all but the transport, against one that is part of the test.
+prog-y += vblk
+vblk-objs := $(addprefix drivers/,block/blkdev.o block/virtio_blk.o block/virtio_blk_decode.o \
+	virtio/virtq.o) test/host/vblk_test.o
 # NVMe: the driver, all but its PCI part, against a controller that is part of the test.
 prog-y += nvme
 nvme-objs := $(addprefix drivers/block/,blkbatch.o blkdev.o nvme_ctrl.o nvme_decode.o nvme_io.o \
