@@ -108,6 +108,28 @@ static void limits_hold(struct ktest *t)
 	sysv_limits = before;
 }
 
+static void the_next_id_is_chosen(struct ktest *t)
+{
+	const int32_t want = 7 * (int32_t)SYSV_IDS_MAX + 123;
+	long usual, ids[3];
+
+	fake_task(0);
+	usual = semget(IPC_PRIVATE, 1, 0600);
+	sysv_next_ids.sem = want;
+	ids[0] = semget(IPC_PRIVATE, 1, 0600);
+	EXPECT_EQ(t, ids[0], want);
+	EXPECT_EQ(t, sysv_next_ids.sem, -1);
+	/* Taken: the place behind it, of the same round. */
+	sysv_next_ids.sem = want;
+	ids[1] = semget(IPC_PRIVATE, 1, 0600);
+	EXPECT_EQ(t, ids[1], want + 1);
+	ids[2] = semget(IPC_PRIVATE, 1, 0600);
+	EXPECT_EQ(t, ids[2], usual + 1);
+	EXPECT_EQ(t, semctl((int)usual, 0, IPC_RMID, 0), 0);
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(t, semctl((int)ids[i], 0, IPC_RMID, 0), 0);
+}
+
 /* --- semaphores ------------------------------------------------------------------------------ */
 
 #define THREADS 4
@@ -284,13 +306,10 @@ static void messages_are_charged(struct ktest *t)
 }
 
 static const struct ktest_case sysv_cases[] = {
-	KTEST(an_old_id_names_nothing),
-	KTEST(limits_hold),
-	KTEST(philosophers_eat),
-	KTEST(the_last_of_a_list_takes_back),
-	KTEST(messages_arrive_in_order),
-	KTEST(messages_are_charged),
-	{ 0 },
+	KTEST(an_old_id_names_nothing),       KTEST(limits_hold),
+	KTEST(the_next_id_is_chosen),         KTEST(philosophers_eat),
+	KTEST(the_last_of_a_list_takes_back), KTEST(messages_arrive_in_order),
+	KTEST(messages_are_charged),          { 0 },
 };
 static const struct ktest_suite sysv_suite = { .name = "ipc.sysv", .cases = sysv_cases };
 KTEST_SUITE(sysv_suite);

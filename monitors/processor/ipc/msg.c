@@ -48,8 +48,8 @@ static struct sysv *queue_make(const void *arg);
 static int queue_fits(const struct sysv *obj, const void *arg);
 static void queue_free(struct sysv *obj);
 
-static struct sysv_kind queues =
-	SYSV_KIND_INIT(queues, &sysv_limits.msgmni, queue_make, queue_fits, queue_free);
+static struct sysv_kind queues = SYSV_KIND_INIT(queues, &sysv_limits.msgmni, &sysv_next_ids.msg,
+						queue_make, queue_fits, queue_free);
 
 static uint64_t messages_of_all, bytes_of_all; /* atomic */
 

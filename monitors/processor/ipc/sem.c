@@ -32,7 +32,7 @@ static int set_fits(const struct sysv *obj, const void *arg);
 static void set_free(struct sysv *obj);
 
 static struct sysv_kind sets =
-	SYSV_KIND_INIT(sets, &sysv_limits.semmni, set_make, set_fits, set_free);
+	SYSV_KIND_INIT(sets, &sysv_limits.semmni, &sysv_next_ids.sem, set_make, set_fits, set_free);
 
 static uint64_t sems_of_all; /* atomic */
 

@@ -49,8 +49,8 @@ static struct sysv *segment_make(const void *arg);
 static int segment_fits(const struct sysv *obj, const void *arg);
 static void segment_free(struct sysv *obj);
 
-static struct sysv_kind segments =
-	SYSV_KIND_INIT(segments, &sysv_limits.shmmni, segment_make, segment_fits, segment_free);
+static struct sysv_kind segments = SYSV_KIND_INIT(segments, &sysv_limits.shmmni, &sysv_next_ids.shm,
+						  segment_make, segment_fits, segment_free);
 
 static uint64_t pages_of_all; /* atomic */
 

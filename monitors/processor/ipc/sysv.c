@@ -27,6 +27,8 @@ struct sysv_limits sysv_limits = {
 	.semmni = 32000,
 };
 
+struct sysv_next_ids sysv_next_ids = { .shm = -1, .sem = -1, .msg = -1 };
+
 int64_t sysv_now(void)
 {
 	return (int64_t)(time_real_ns() / 1000000000u);
@@ -138,13 +140,18 @@ static long id_of(const struct sysv *obj)
 	return (long)obj->seq * SYSV_IDS_MAX + obj->index;
 }
 
-/* The lowest place that is free; the round changes when that is not behind the last one. */
+/*
+ * The lowest place that is free; the round changes when that is not behind the last one. Or as
+ * kind->next says.
+ */
 static int take_place_locked(struct sysv_kind *kind, struct sysv *obj) __must_hold(&kind->lock)
 {
+	const int32_t next = __atomic_exchange_n(kind->next, -1, __ATOMIC_RELAXED);
 	int err, place;
 
 	assert_spin_held(&kind->lock);
-	place = ida_alloc_range(&kind->places, 0, SYSV_IDS_MAX - 1);
+	place = ida_alloc_range(&kind->places, next < 0 ? 0 : (uint32_t)next % SYSV_IDS_MAX,
+				SYSV_IDS_MAX - 1);
 	if (place < 0)
 		return place;
 	err = radix_insert(&kind->table, (uint32_t)place, obj);
@@ -152,12 +159,14 @@ static int take_place_locked(struct sysv_kind *kind, struct sysv *obj) __must_ho
 		(void)ida_free(&kind->places, place);
 		return err;
 	}
-	if ((uint32_t)place <= kind->last && ++kind->seq > SEQ_MAX)
-		kind->seq = 0;
-	kind->last = (uint32_t)place;
+	if (next < 0) {
+		if ((uint32_t)place <= kind->last && ++kind->seq > SEQ_MAX)
+			kind->seq = 0;
+		kind->last = (uint32_t)place;
+	}
 	kind->nr++;
 	obj->index = (uint32_t)place;
-	obj->seq = kind->seq;
+	obj->seq = next < 0 ? kind->seq : (uint32_t)next / SYSV_IDS_MAX;
 	return 0;
 }
 

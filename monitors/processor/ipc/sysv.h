@@ -19,6 +19,14 @@ struct sysv_limits {             /* each is read and written as one word */
 	uint64_t semmsl, semmns, semopm, semmni;
 };
 extern struct sysv_limits sysv_limits;
+/*
+ * The id that the next new object of a kind is to get, or one of the same round at the first free
+ * place behind it; -1: the usual one. Atomic.
+ */
+struct sysv_next_ids {
+	int32_t shm, sem, msg;
+};
+extern struct sysv_next_ids sysv_next_ids;
 #define SYSV_IDS_MAX 32768u /* of one kind: an id has 15 bits for its place */
 
 /* --- what there is, in the order of places, for /proc/sysvipc -------------------------------- */

@@ -34,6 +34,7 @@ struct sysv_kind {
 	uint32_t last __guarded_by(&lock); /* place that was given out last */
 	uint32_t seq __guarded_by(&lock);
 	const uint64_t *max; /* of sysv_limits */
+	int32_t *next;       /* of sysv_next_ids */
 	/* Make an object for sysv_get()'s @arg, with kmem_alloc(); names is held. ERR_PTR. */
 	struct sysv *(*make)(const void *arg);
 	/* Does the object that is there fit @arg? -EINVAL */
@@ -41,10 +42,11 @@ struct sysv_kind {
 	void (*free)(struct sysv *obj); /* the last reference is gone */
 };
 
-#define SYSV_KIND_INIT(var, limit, make_fn, fits_fn, free_fn)              \
+#define SYSV_KIND_INIT(var, limit, next_id, make_fn, fits_fn, free_fn)     \
 	{ .names = MUTEX_INIT((var).names, "sysv.names", RANK_SYSV_NAMES), \
 	  .lock = SPINLOCK_INIT("sysv", RANK_SPIN_MONITOR),                \
 	  .max = (limit),                                                  \
+	  .next = (next_id),                                               \
 	  .make = (make_fn),                                               \
 	  .fits = (fits_fn),                                               \
 	  .free = (free_fn) }

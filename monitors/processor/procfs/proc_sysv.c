@@ -103,6 +103,25 @@ static int store(const char *buf, size_t len, uint64_t max, uint64_t *limit)
 		return store(buf, len, (max), &sysv_limits.field);                          \
 	}
 
+#define NEXT_ID(kind)                                                                           \
+	SHOW(show_##kind##_next_id)                                                             \
+	{                                                                                       \
+		text_printf(t, "%d\n", READ_ONCE(sysv_next_ids.kind));                          \
+		return 0;                                                                       \
+	}                                                                                       \
+	int store_##kind##_next_id(const struct pseudo_subject *s, const char *buf, size_t len) \
+	{                                                                                       \
+		uint64_t id;                                                                    \
+		const int err = text_number(buf, len, INT32_MAX, &id);                          \
+                                                                                                \
+		if (!err)                                                                       \
+			WRITE_ONCE(sysv_next_ids.kind, (int32_t)id);                            \
+		return err;                                                                     \
+	}
+
+NEXT_ID(shm)
+NEXT_ID(sem)
+NEXT_ID(msg)
 LIMIT(shmmax, UINT64_MAX)
 LIMIT(shmall, UINT64_MAX)
 LIMIT(shmmni, SYSV_IDS_MAX)
