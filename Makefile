@@ -93,6 +93,7 @@ run_tests = O=$(O) MAKE="$(MAKE)" $(PYTHON) $(srctree)/scripts/run-tests.py
 
 pytest = cd $(srctree) && O=$(O) $(PYTHON) -m pytest -q -p no:cacheprovider --durations=20 \
 	$(if $(filter-out *,$(T)),-k '$(T)')
+two_at_a_time = $(if $(filter-out *,$(T)),,-n 2)
 
 PHONY += test test-long test-host test-kernel test-boot test-fs test-launcher test-scripts
 PHONY += fuzz bench
@@ -114,11 +115,11 @@ test-kernel: images tools
 
 test-boot: all
 	$(Q)$(pytest) \
-		$(if $(LONG),--long,$(if $(CASES)$(filter-out *,$(T)),,-n 2 --dist loadfile)) \
+		$(if $(LONG),--long,$(if $(CASES),,$(two_at_a_time) --dist loadfile)) \
 		$(if $(CASES),@$(CASES),test/boot)
 
 test-fs: tools
-	$(Q)$(pytest) test/fs
+	$(Q)$(pytest) $(two_at_a_time) test/fs
 
 test-launcher: $(venv_stamp)
 	$(Q)$(pytest) test/launcher

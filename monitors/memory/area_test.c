@@ -23,7 +23,7 @@ static struct pm_vma of_file(uint64_t start, uint64_t end, uint64_t pgoff, uint6
 				.end = end,
 				.pgoff = pgoff,
 				.file_bytes = bytes,
-				.file = { 5, 1, 3 },
+				.file = { .ino = 5, .gen = 1, .node = 3 },
 				.prot = RW,
 				.flags = PM_VMA_FILE,
 				.cache_node = 2 };

@@ -23,7 +23,7 @@
 #define FRAMES   (FRAMES_0 + FRAMES_1)
 #define FILE_MIN 48u
 #define PROC     7u
-#define STEPS    100000u
+#define STEPS    30000u
 #define PHASE    2500u
 #define PADDR_0  0x40000000ull
 #define PADDR_1  0x50000000ull

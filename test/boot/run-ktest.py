@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Run the in-kernel tests of each role in QEMU and read their TAP from the serial line.
+"""Run the in-kernel tests of each role in QEMU and read their TAP: two roles at a time
+where they have one CPU.
 
 usage: run-ktest.py [--roles 'processor memory storage'] [--filter GLOB] [--cpus N] [--limit S]
 
@@ -9,6 +10,7 @@ none failed, and nothing in the log complains.
 """
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -100,7 +102,7 @@ def verdict(role: str, cpus: int, status: int | None, text: str) -> tuple[int, l
     elif plan == 0:
         wrong.append("no case matches")
     elif len(cases) != plan:
-        wrong.append(f"{len(cases)} of {plan} cases ran")
+        wrong.append(f"{len(cases)} of {plan} cases ran, QEMU ended with status {status}")
     wrong += [line for line in lines if BAD_LINE.search(line) and not CASE.match(line)]
     if cpus > 1 and not re.search(rf"smp: {cpus} CPUs after ", text):
         wrong.append(f"not all of {cpus} CPUs came up")
@@ -108,7 +110,7 @@ def verdict(role: str, cpus: int, status: int | None, text: str) -> tuple[int, l
         wrong.append("hung")
     elif status != PASS_STATUS and not wrong:
         wrong.append(f"QEMU ended with status {status}")
-    if wrong and (plan is None or status is None):
+    if wrong and (plan is None or status is None or len(cases) != plan):
         wrong += ["the log ends with:", *lines[-40:]]
     return sum(m[1] == "ok" for m in cases), [f"{role}: {w}" for w in wrong]
 
@@ -122,16 +124,19 @@ def main() -> int:
     args = parser.parse_args()
     build = pathlib.Path(os.environ.get("O") or ROOT / "build").resolve()
     passed, wrong = 0, []
-    for role in args.roles.split():
+
+    def run(role):
         kernel = build / role / "kernel.elf"
         if not kernel.exists():
-            wrong.append(f"{role}: {kernel} is missing: run make")
-            continue
-        status, text = boot(kernel, args.filter, args.cpus, args.limit)
-        count, found = verdict(role, args.cpus, status, text)
-        print(f"{role}: {count} ok" + (f", {len(found)} problems" if found else ""))
-        passed += count
-        wrong += found
+            return 0, [f"{role}: {kernel} is missing: run make"]
+        return verdict(role, args.cpus, *boot(kernel, args.filter, args.cpus, args.limit))
+
+    roles = args.roles.split()
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2 if args.cpus == 1 else 1) as pool:
+        for role, (count, found) in zip(roles, pool.map(run, roles), strict=True):
+            print(f"{role}: {count} ok" + (f", {len(found)} problems" if found else ""))
+            passed += count
+            wrong += found
     for line in wrong:
         print(line)
     print(f"kernel tests: {passed} passed, {len(wrong)} failed")

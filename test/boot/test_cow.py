@@ -43,7 +43,7 @@ def test_a_tree_of_forks(pool, programs, shape):
 
 
 def test_writers_during_forks(pool, programs):
-    n = 40 if os.environ.get("TEST_LONG") else 2
+    n = 40 if os.environ.get("TEST_LONG") else 1
     before, after = forks(pool.get(*SMALL_CACHE), programs, "threads", str(n))
     assert delta(before, after, "p0", "fork.spaces") == n
 

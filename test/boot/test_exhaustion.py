@@ -70,7 +70,7 @@ JOB_OUT = b"%s  -\nfile 1\nfile 0\n" % (
     .hexdigest().encode())  # fmt: skip
 
 
-@pytest.mark.parametrize("what", [*KINDS, "vmas"])
+@pytest.mark.parametrize("what", [*KINDS, pytest.param("vmas", marks=pytest.mark.long)])
 def test_another_program_goes_on(pool, programs, what):
     """One program has all that it can get of a kind; another one does its work meanwhile."""
     cluster = pool.get(*SMALL_PROCESSOR)

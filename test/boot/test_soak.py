@@ -82,7 +82,7 @@ def test_fuzz_system_calls(pool, programs):
     cluster = pool.get(*FOUR_CPUS, *TWO)
     for seed in (1, seed_of_the_day()):
         print(f"seed {seed}")
-        leaves_nothing(cluster, lambda seed=seed: fuzz(cluster, programs, seed, 0, 4, 150))
+        leaves_nothing(cluster, lambda seed=seed: fuzz(cluster, programs, seed, 0, 4, 100))
 
 
 @pytest.mark.long
