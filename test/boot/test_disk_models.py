@@ -53,7 +53,7 @@ def small_disk(where: pathlib.Path) -> pathlib.Path:
     """A disk that any user may fill, but for a tenth."""
     disk = where / "small.img"
     subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", "-J", "size=1", "-m", "10",
-                    disk, "12M"], check=True)  # fmt: skip
+                    "-N", "256", disk, "12M"], check=True)  # fmt: skip
     subprocess.run(["debugfs", "-w", "-R", "sif / mode 040777", disk], check=True,
                    capture_output=True)  # fmt: skip
     return disk
@@ -97,6 +97,7 @@ def test_a_tree_and_a_file(make_disk, tmp_path):
     here = tmp_path / "here"
     here.mkdir()
     program = build_programs() / "glibc-static" / "treework"
+    names = build_programs() / "glibc-static" / "fulldisk"
     want = on_host([program, here, str(seed), str(changes)])
     assert want.status == 0, want.err
     running = Running(("--disk", str(disk), "--mount", f"/full={small}", "--processors", "2",
@@ -106,6 +107,12 @@ def test_a_tree_and_a_file(make_disk, tmp_path):
                           cwd="/")  # fmt: skip
         assert (got.status, got.err) == (0, b"") and got.out == want.out, got.out[-200:]
         run_all(running, [("p0", ["/bin/fsx", "/data/fsx", str(seed), "150", "0"])], 300)
+        got = running.run([FULL, "names", "/work"], cwd="/")
+        assert (got.status, got.out) == (0, on_host([names, "names", here]).out), got
+        free = subprocess.run(["dumpe2fs", "-h", small], capture_output=True, text=True).stdout
+        got = running.run([FULL, "inodes", "/full"], cwd="/")
+        assert (got.status, got.err) == (0, b""), got.err
+        assert f"Free inodes: {int(got.out)} " in " ".join(free.split())
         sizes = fill_all(running)
     finally:
         running.close()

@@ -4,6 +4,8 @@
  *
  *	fulldisk fill PATH UID write|append|odd   until ENOSPC; says how many bytes were accepted
  *	fulldisk check PATH BYTES                 the file is these bytes, and no more
+ *	fulldisk inodes DIR                       until no inode is left; says how many there were
+ *	fulldisk names DIR                        names and paths as long as can be, or longer
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -92,14 +95,129 @@ static int check(const char *path, uint64_t bytes)
 	return 0;
 }
 
+static const char *nth(unsigned int i)
+{
+	static char name[16];
+
+	snprintf(name, sizeof(name), "i%u", i);
+	return name;
+}
+
+static unsigned int make_files(unsigned int nr)
+{
+	int fd;
+
+	for (;; nr++) {
+		fd = open(nth(nr), O_CREAT | O_EXCL | O_WRONLY, 0644);
+		if (fd < 0)
+			break;
+		close(fd);
+	}
+	if (errno != ENOSPC)
+		die("create");
+	return nr;
+}
+
+static int inodes(const char *dir)
+{
+	unsigned int nr;
+	struct statvfs st;
+
+	if (chdir(dir))
+		die(dir);
+	nr = make_files(0);
+	if (statvfs(".", &st) || st.f_ffree || !st.f_bavail)
+		die("statvfs");
+	if (mkdir("d", 0755) == 0 || errno != ENOSPC || symlink("x", "l") == 0 || errno != ENOSPC)
+		die("others");
+	for (unsigned int i = nr - 3; i < nr; i++)
+		unlink(nth(i));
+	if (make_files(nr - 3) != nr)
+		die("again");
+	for (unsigned int i = 0; i < nr; i++) {
+		if (unlink(nth(i)))
+			die(nth(i));
+	}
+	printf("%u\n", nr);
+	return 0;
+}
+
+static void say(const char *what, long ret)
+{
+	printf("%s: %s\n", what, ret < 0 ? strerror(errno) : "ok");
+}
+
+/* A path of @len bytes to @name in the working directory. */
+static const char *long_path(size_t len, const char *name)
+{
+	const size_t pad = len - strlen(name);
+	static char path[5000];
+
+	for (size_t i = 0; i < pad; i++)
+		path[i] = i % 2 ? '/' : '.';
+	path[pad - 1] = '/';
+	strcpy(path + pad, name);
+	return path;
+}
+
+static int names(const char *dir)
+{
+	char name[300], to[300];
+
+	if (chdir(dir))
+		die(dir);
+	memset(name, 'n', sizeof(name));
+	name[256] = '\0';
+	say("create 256", open(name, O_CREAT | O_WRONLY, 0644));
+	say("mkdir 256", mkdir(name, 0755));
+	say("link to 256", symlink("x", name));
+	say("stat 256", access(name, F_OK));
+	name[255] = '\0';
+	say("create 255", open(name, O_CREAT | O_WRONLY, 0644));
+	memset(to, 'm', sizeof(to));
+	to[256] = '\0';
+	say("rename to 256", rename(name, to));
+	to[255] = '\0';
+	say("rename to 255", rename(name, to));
+	say("unlink 255", unlink(to));
+	say("create f", open("f", O_CREAT | O_WRONLY, 0644));
+	/* With the working directory's, which counts on a disk: docs/design/vfs.md. */
+	say("path of 4000", access(long_path(4000, "f"), F_OK));
+	say("path of 4096", access(long_path(4096, "f"), F_OK));
+	say("create by 4096", open(long_path(4096, "g"), O_CREAT | O_WRONLY, 0644));
+	say("target of 4095", symlink(long_path(4095, "f"), "far"));
+	say("open far", open("far", O_RDONLY));
+	say("target of 4096", symlink(long_path(4096, "f"), "farther"));
+	say("a", symlink("b", "a") | symlink("a", "b"));
+	say("open a", open("a", O_RDONLY));
+	say("create a", open("a", O_CREAT | O_WRONLY, 0644));
+	say("below a", access("a/x", F_OK));
+	say("self", symlink("self/self", "self"));
+	say("open self", open("self", O_RDONLY));
+	say("c0", symlink("f", "c0"));
+	for (int i = 1; i <= 40; i++) {
+		snprintf(name, sizeof(name), "c%d", i);
+		snprintf(to, sizeof(to), "c%d", i - 1);
+		if (symlink(to, name))
+			die(name);
+	}
+	say("40 links", open("c39", O_RDONLY));
+	say("41 links", open("c40", O_RDONLY));
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 5 && !strcmp(argv[1], "fill"))
 		return fill(argv[2], (uid_t)atoi(argv[3]), argv[4]);
 	if (argc == 4 && !strcmp(argv[1], "check"))
 		return check(argv[2], strtoull(argv[3], NULL, 10));
+	if (argc == 3 && !strcmp(argv[1], "inodes"))
+		return inodes(argv[2]);
+	if (argc == 3 && !strcmp(argv[1], "names"))
+		return names(argv[2]);
 	if (argc == 3 && !strcmp(argv[1], "remove"))
 		return unlink(argv[2]) ? 1 : 0;
-	fprintf(stderr, "usage: fulldisk fill PATH UID HOW | check PATH BYTES | remove PATH\n");
+	fprintf(stderr, "usage: fulldisk fill|check|inodes|names|remove PATH ...\n");
 	return 2;
 }
