@@ -36,6 +36,7 @@ static struct toy toys[] = {
 	{ 22, 20, "jail", D, NULL },
 	{ 23, 22, "inside", F, NULL },
 	{ 24, 22, "out", L, "/../../etc/passwd" },
+	{ 25, 22, "beside", L, "../key" },
 };
 
 static unsigned int nr_lookups;
@@ -394,6 +395,36 @@ static void dot_dot_may_lead_to_a_mount_point(struct ktest *t)
 	teardown(pi);
 }
 
+/* The root of a process is where its walks begin, and a link there is no way out. */
+static void a_link_does_not_leave_where_the_walk_ends(struct ktest *t)
+{
+	static const char points[] = "/private/jail";
+	const struct fs_cred cred = { 0 };
+	struct path_request req = {
+		.vnode = 2,
+		.root_ino = 2,
+		.path = "/private/jail/beside",
+		.len = 20,
+		.mount_points = points,
+		.mount_points_len = sizeof(points),
+		.canon_len = 13,
+		.cred = &cred,
+	};
+	struct pathindex *pi = setup(t, 1 << 16);
+
+	EXPECT_EQ(t, pathindex_resolve(pi, &toy_ops, NULL, &req, res), 0);
+	EXPECT_EQ(t, res->end, PATH_AT_MOUNT_POINT);
+	EXPECT_STREQ(t, res->canon, "/private/jail");
+	EXPECT_EQ(t, res->rest_len, 6u);
+	EXPECT_MEMEQ(t, res->rest, "../key", 6);
+	EXPECT_EQ(t, res->nr_links, 1u);
+	req.mount_points_len = 0;
+	EXPECT_EQ(t, pathindex_resolve(pi, &toy_ops, NULL, &req, res), 0);
+	EXPECT_EQ(t, res->end, PATH_FOUND);
+	EXPECT_STREQ(t, res->canon, "/private/key");
+	teardown(pi);
+}
+
 static void names_and_paths_have_limits(struct ktest *t)
 {
 	struct pathindex *pi = setup(t, 1 << 16);
@@ -441,6 +472,7 @@ static const struct ktest_case pathindex_cases[] = {
 	KTEST(tells_where_a_missing_file_would_be),
 	KTEST(ends_where_somebody_else_goes_on),
 	KTEST(dot_dot_may_lead_to_a_mount_point),
+	KTEST(a_link_does_not_leave_where_the_walk_ends),
 	KTEST(names_and_paths_have_limits),
 	KTEST(memory_is_bounded),
 	{ 0 },

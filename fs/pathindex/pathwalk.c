@@ -299,6 +299,22 @@ static int walk_name(struct walk *w, const char *name, size_t len)
 	return 0;
 }
 
+/*
+ * ".." of a link's target, at a place where the walk was to end: it began there, which is all that
+ * a root may do. The caller goes on with the dots.
+ */
+static bool leaves_by_link(const struct walk *w)
+{
+	return w->owned && w->canon_len && is_mount_point(w, w->res->canon, w->canon_len);
+}
+
+static int hand_back_dots(struct walk *w, const char *dots)
+{
+	w->rest_len += (size_t)(w->rest - dots);
+	w->rest = dots;
+	return hand_back(w, w->canon_len, PATH_AT_MOUNT_POINT);
+}
+
 static int walk_all(struct walk *w)
 {
 	const char *name;
@@ -318,7 +334,7 @@ static int walk_all(struct walk *w)
 		if (len == 1 && name[0] == '.')
 			w->must_be_dir = true;
 		else if (len == 2 && name[0] == '.' && name[1] == '.')
-			err = go_up(w);
+			err = leaves_by_link(w) ? hand_back_dots(w, name) : go_up(w);
 		else
 			err = walk_name(w, name, len);
 	}

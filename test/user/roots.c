@@ -111,7 +111,7 @@ static void make_tree(void)
 	make("other/file", "other");
 	CHECK(!symlink("/file", "jail/a/abs") && !symlink("../../../file", "jail/a/up"));
 	CHECK(!symlink("/a", "jail/dir") && !symlink("/marker", "jail/a/b/marker"));
-	CHECK(!symlink("../../../../new", "jail/a/b/new"));
+	CHECK(!symlink("../../../../new", "jail/a/b/new") && !symlink("../file", "jail/out"));
 }
 
 /* In a child, whose root is its own business. */
@@ -165,6 +165,8 @@ static void names(void)
 		"/..//.././a/file",
 		"/a/../..",
 		"/jail/file",
+		"/out",
+		"out",
 	};
 	struct stat root, up;
 
