@@ -259,13 +259,13 @@ sh: line 7: can't open disk: No such device or address
 
 def test_calls(tmp_path):
     """Holes, times, synchronisation, files without a name, allocation, FIFOs, extended attributes,
-    devices, other roots, leases of files: as on Linux.
+    devices, other roots, leases of files, bind mounts: as on Linux.
     """
     programs = [build_programs() / "glibc-static" / name for name in ("diskcalls", "xattrs")]
     others = [build_programs() / "glibc-static" / name for name in ("fifos", "inotifys", "leases")]
-    roots = build_programs() / "glibc-static/roots"
+    roots, binds = (build_programs() / "glibc-static" / name for name in ("roots", "binds"))
     tree = image.Tree()
-    for path in (*programs, *others, roots):
+    for path in (*programs, *others, roots, binds):
         tree.files[f"/data/{path.name}"] = str(path)
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
@@ -288,6 +288,10 @@ def test_calls(tmp_path):
         got = cluster.run(["/data/roots", "/jails"])
         assert (got.status, got.err) == (0, b""), got.err
         assert got.out == on_host([str(roots), str(tmp_path / "jails")]).out
+        got = cluster.run(["/data/binds", "/work/binds"])
+        assert (got.status, got.err) == (0, b""), got.err
+        want = on_host(["unshare", "-m", str(binds), str(there / "binds")])
+        assert got.out.decode() == want.out.decode()
         got = cluster.run([BUSYBOX, "sh", "-c", "echo kept > /work/kept; /usr/bin/busybox sync"])
         assert (got.status, got.err) == (0, b"")
     finally:

@@ -158,17 +158,18 @@ def test_another_root(plain, programs, where):
     assert (got.status, got.err) == (0, b"")
 
 
-def test_mounting(plain, programs):
+@pytest.mark.parametrize("name", ["mounting", "binds"])
+def test_mounting(plain, programs, name):
     """mount and umount2, beside Linux in a mount namespace of its own; nothing is left of them."""
-    program = str(programs / "glibc-static/mounting")
+    program = str(programs / "glibc-static" / name)
     there = tempfile.mkdtemp(dir="/dev/shm")
     try:
-        want = on_host(["unshare", "-m", program, f"{there}/mounting"])
+        want = on_host(["unshare", "-m", program, f"{there}/{name}"])
     finally:
         shutil.rmtree(there)
     plain.run([programs / "glibc-static/hello"])  # the first program has the root directories made
     before = plain.stats()
-    got = plain.run([program, "/tmp/mounting"])
+    got = plain.run([program, f"/tmp/{name}"])
     assert want.status == 0
     assert got.out.decode() == want.out.decode()
     assert (got.status, got.err) == (0, b"")

@@ -10,7 +10,7 @@
 #include <processor/account/account.h>
 #include <processor/process/process.h>
 
-#include "path.h"
+#include "mount_private.h"
 
 static struct fs_state *alloc_state(uint32_t umask, struct mounts *mounts)
 {
@@ -61,6 +61,29 @@ struct fs_state *fs_state_copy(struct fs_state *from)
 	mounts_put(fs->mounts);
 	kmem_free(fs);
 	return ERR_PTR(-ENOMEM);
+}
+
+struct fs_state *fs_state_copy_mounts(struct fs_state *from)
+{
+	struct fs_state *fs = fs_state_copy(from);
+	struct mounts *own, *shared;
+	LIST_HEAD(gone);
+
+	if (IS_ERR(fs))
+		return fs;
+	lock_not_needed(&fs->lock, "no other task has it yet");
+	shared = fs->mounts;
+	mutex_lock(&mount_change);
+	own = mounts_copy(shared, &fs->cwd, &fs->root, &gone);
+	mutex_unlock(&mount_change);
+	mounts_put_gone(&gone);
+	if (IS_ERR(own)) {
+		fs_state_put(fs);
+		return ERR_PTR(PTR_ERR(own));
+	}
+	fs->mounts = own;
+	mounts_put(shared);
+	return fs;
 }
 
 void fs_state_put(struct fs_state *fs)

@@ -29,10 +29,11 @@
 struct mount_request {
 	char *source, *type; /* NULL: none was given */
 	char *data;          /* the same; less than a page */
-	uint64_t usource;
-	uint32_t flags; /* MS_* */
+	uint32_t flags;      /* MS_* */
 	struct mounts *ns;
-	struct path at; /* the target */
+	struct path at;   /* the target */
+	struct path from; /* MS_BIND: the source */
+	struct list_head *gone;
 };
 
 /* --- places -------------------------------------------------------------------------- */
@@ -231,6 +232,26 @@ static int mount_new(const struct mount_request *r)
 	return put_at(r, mt);
 }
 
+/* MS_BIND */
+static int bind(const struct mount_request *r)
+{
+	struct walk_result res;
+	int err;
+
+	if (!r->from.mnt || r->from.mnt->ns != r->ns)
+		return -EINVAL;
+	err = locate(r->ns, &r->at, &res);
+	if (err)
+		return err;
+	if (inode_is_dir(r->from.inode) != inode_is_dir(r->at.inode))
+		err = -ENOTDIR;
+	else
+		err = mount_bind(r->ns, &r->from, r->flags & MS_REC, &res.parent, res.name,
+				 r->gone);
+	walk_result_put(&res);
+	return err;
+}
+
 /* --- mount(2) ------------------------------------------------------------------------ */
 
 static int act(const struct mount_request *r)
@@ -239,10 +260,12 @@ static int act(const struct mount_request *r)
 		return reconfigure_mount(r);
 	if (r->flags & MS_REMOUNT)
 		return remount(r);
-	if (r->flags & (MS_BIND | MS_MOVE))
-		return -EINVAL;
+	if (r->flags & MS_BIND)
+		return bind(r);
 	if (r->flags & MS_PROPAGATION)
 		return change_propagation(r);
+	if (r->flags & MS_MOVE)
+		return -EINVAL;
 	return mount_new(r);
 }
 
@@ -264,8 +287,9 @@ static int copy_string(uint64_t ustr, char **out)
 /* mount(source, target, type, flags, data) */
 long sys_mount(const struct syscall_args *args)
 {
-	struct mount_request r = { .usource = args->a[0], .flags = (uint32_t)args->a[3] };
-	struct walk_result res = { 0 };
+	struct mount_request r = { .flags = (uint32_t)args->a[3] };
+	struct walk_result res = { 0 }, from = { 0 };
+	LIST_HEAD(gone);
 	int err = copy_string(args->a[2], &r.type);
 
 	if (!err)
@@ -276,16 +300,22 @@ long sys_mount(const struct syscall_args *args)
 		err = at_walk(AT_FDCWD, args->a[1], 0, 0, &res);
 	if (!err && !capable(CAP_SYS_ADMIN))
 		err = -EPERM;
+	if ((r.flags & MS_MGC_MSK) == MS_MGC_VAL)
+		r.flags &= ~MS_MGC_MSK;
+	if (!err && (r.flags & (MS_BIND | MS_REMOUNT)) == MS_BIND)
+		err = r.source && *r.source ? at_walk(AT_FDCWD, args->a[0], 0, 0, &from) : -EINVAL;
 	if (!err) {
-		if ((r.flags & MS_MGC_MSK) == MS_MGC_VAL)
-			r.flags &= ~MS_MGC_MSK;
 		r.ns = fs_current()->mounts;
 		r.at = res.at;
+		r.from = from.at;
+		r.gone = &gone;
 		mutex_lock(&mount_change);
 		err = act(&r);
 		mutex_unlock(&mount_change);
 	}
 	walk_result_put(&res);
+	walk_result_put(&from);
+	mounts_put_gone(&gone);
 	kfree(r.type);
 	kfree(r.source);
 	kfree(r.data);

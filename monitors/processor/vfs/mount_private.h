@@ -55,12 +55,14 @@ struct mount {
 	char *at;             /* mount_table_lock: canonical path of the mount point */
 	char *point;          /* the same path in the file system of @dir, without its mount */
 	char *source;         /* const; NULL: what the type says */
+	char *file_root;      /* const: the path of a root that is no directory, as it was */
 	struct mount *shown;  /* const: a file of the covered directory is in this mount */
 	struct mount_points *points; /* mount_table_lock; NULL: none */
 	uint32_t flags;              /* atomic: enum mount_flags */
 	uint32_t id;                 /* const: greater than those of older ones */
 	uint32_t writers;            /* atomic: files open for writing */
 	bool expired;                /* atomic: MNT_EXPIRE, and not used since */
+	struct mount *twin;          /* mount_change: the copy, while copies are made */
 };
 
 struct mounts { /* a namespace */
@@ -85,7 +87,10 @@ struct mounts *mounts_alloc(void); /* empty; NULL */
 struct mount *mount_alloc(struct fs_type *type, struct inode *root, uint32_t flags);
 /* Where it will be: entry @name of @dir. -ENOMEM, -ENAMETOOLONG, -ENOENT: @dir has been removed. */
 int mount_place(struct mount *mt, const struct path *dir, const char *name) __must_check;
-/* Into @ns, which takes over the reference on success. -ENOSPC, -ENOMEM. */
+/*
+ * Into @ns, which takes over the reference on success; its parent is there, or is attached next.
+ * -ENOSPC, -ENOMEM.
+ */
 int mount_attach(struct mounts *ns, struct mount *mt) __must_check;
 /* The root of an empty namespace: at "/". -ENOMEM */
 int mount_attach_root(struct mounts *ns, struct mount *mt) __must_check;
@@ -95,6 +100,14 @@ int mount_attach_root(struct mounts *ns, struct mount *mt) __must_check;
  */
 int mount_detach(struct mount *mt, bool lazy, int mine, struct list_head *gone) __must_check;
 bool mount_is_busy(const struct mount *mt, int mine);
+/* The same for the mounts in one that is in no namespace; they need no memory to go. */
+void mount_detach_children(struct mount *mt, struct list_head *gone);
+/*
+ * A mount of @from, a place in @ns, at entry @name of @dir; @recursive: with the mounts below it.
+ * As mount_attach(), and -EINVAL; *@gone as mount_detach().
+ */
+int mount_bind(struct mounts *ns, const struct path *from, bool recursive, const struct path *dir,
+	       const char *name, struct list_head *gone) __must_check;
 /* Everything goes from the namespace. */
 void mounts_clear(struct mounts *ns, struct list_head *gone);
 /* Put what those two have taken out; without mount_change, for file systems may go. */
@@ -105,6 +118,13 @@ void mounts_put_gone(struct list_head *gone);
  * another one. -ENODEV, and what its root answers.
  */
 int fs_find(const char *name, struct fs_type **type, struct inode **root) __must_check;
+
+/*
+ * A namespace with copies of the mounts of @ns; two places in them, which may be empty, go along.
+ * ERR_PTR(-ENOMEM); *@gone as mount_detach().
+ */
+struct mounts *mounts_copy(struct mounts *ns, struct path *one, struct path *two,
+			   struct list_head *gone);
 
 /* --- looking ------------------------------------------------------------------------- */
 

@@ -54,6 +54,7 @@ static void free_mount(struct mount *mt)
 	kmem_free(mt->at);
 	kmem_free(mt->point);
 	kmem_free(mt->source);
+	kmem_free(mt->file_root);
 	kmem_free(mt);
 	if (__atomic_sub_fetch(&type->nr_mounts, 1, __ATOMIC_ACQ_REL) == 0 && type->drop)
 		type->drop(type);
@@ -249,7 +250,9 @@ uint32_t mount_parent_id(const struct mount *mt)
 size_t mount_root_text(const struct mount *mt, char *buf)
 {
 	buf[0] = '\0';
-	if ((mt->flags & MOUNT_SUBTREE) && mt->root->ops->text)
+	if (mt->file_root)
+		strlcpy(buf, mt->file_root, FS_PATH_MAX);
+	else if ((mt->flags & MOUNT_SUBTREE) && mt->root->ops->text)
 		(void)!mt->root->ops->text(mt->root, buf, FS_PATH_MAX); /* removed: as the root */
 	return strlen(buf);
 }
@@ -451,6 +454,22 @@ int mount_place(struct mount *mt, const struct path *dir, const char *name)
 	return 0;
 }
 
+/* Lists go by number, which readers keep in mind. New ones are mostly the last. */
+static void add_sorted_locked(struct mount *mt, struct mounts *ns)
+{
+	struct list_head *at = &ns->list;
+	struct mount *other;
+
+	assert_spin_held(&mount_table_lock);
+	list_for_each_entry_reverse(other, &ns->list, link) {
+		if (other->id < mt->id) {
+			at = &other->link;
+			break;
+		}
+	}
+	list_add(&mt->link, at);
+}
+
 static void hook_locked(struct mounts *ns, struct mount *mt)
 {
 	assert_spin_held(&mount_table_lock);
@@ -462,7 +481,7 @@ static void hook_locked(struct mounts *ns, struct mount *mt)
 	}
 	if (mt->shown)
 		return;
-	list_add_tail(&mt->link, &ns->list);
+	add_sorted_locked(mt, ns);
 	list_add_tail(&mt->all, &all);
 	ns->nr++;
 }
@@ -516,7 +535,7 @@ int mount_attach(struct mounts *ns, struct mount *mt)
 	int err;
 
 	assert_mutex_held(&mount_change);
-	ASSERT(mt->dir && mt->parent->ns == ns);
+	ASSERT(mt->dir && (mt->parent->ns == ns || !mt->parent->ns));
 	if (!mt->shown && ns->nr >= MOUNT_MAX)
 		return -ENOSPC;
 	err = ends_lookups(mt) ? points_of(mt->parent, mt, NULL, &points) : 0;
@@ -598,6 +617,16 @@ int mount_detach(struct mount *mt, bool lazy, int mine, struct list_head *gone)
 	spin_unlock(&mount_table_lock);
 	mount_points_put(points);
 	return err;
+}
+
+void mount_detach_children(struct mount *mt, struct list_head *gone)
+{
+	assert_mutex_held(&mount_change);
+	ASSERT(!mt->ns);
+	spin_lock(&mount_table_lock);
+	while (!list_empty(&mt->children))
+		unhook_tree_locked(list_first_entry(&mt->children, struct mount, beside), gone);
+	spin_unlock(&mount_table_lock);
 }
 
 void mounts_clear(struct mounts *ns, struct list_head *gone)

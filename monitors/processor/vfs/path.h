@@ -155,6 +155,8 @@ struct fs_state {
 struct fs_state *fs_state_create(uint32_t umask);
 /* fork without CLONE_FS; ERR_PTR(-ENOMEM). */
 struct fs_state *fs_state_copy(struct fs_state *fs);
+/* The same with mounts of its own (CLONE_NEWNS). */
+struct fs_state *fs_state_copy_mounts(struct fs_state *fs);
 static inline void fs_state_get(struct fs_state *fs)
 {
 	refcount_inc(&fs->refs);

@@ -350,6 +350,38 @@ static int finish(struct walk *w, struct inode *inode, const struct file_attr *a
 
 /* --- all that is left at once -------------------------------------------------------- */
 
+static void go_to_root_of_mount(struct walk *w)
+{
+	struct mount *here = w->mnt;
+
+	inode_get(here->root);
+	go_to(w, here->root);
+	set_canon(w, here);
+}
+
+/* ".." at the root of w->mnt. */
+static void leave_mount(struct walk *w)
+{
+	struct mount *here = w->mnt, *parent;
+	struct inode *dir;
+
+	go_to_root_of_mount(w);
+	if (at_root(w) || !mount_up(here, &parent, &dir))
+		return;
+	go_behind(w, parent, dir);
+	canon_pop(w);
+}
+
+/*
+ * Is the walk at a root that is a directory like others for its file system? A look-up of the rest
+ * would leave it by "..".
+ */
+static bool at_bound(const struct walk *w)
+{
+	return w->mnt && w->cur == w->mnt->root && w->cur->ops->lookup_path &&
+	       (READ_ONCE(w->mnt->flags) & MOUNT_SUBTREE) && inode_is_dir(w->cur);
+}
+
 /*
  * Names that need no question: dots at a root, from which no way leads up, and mount points in that
  * of the mounts.
@@ -358,10 +390,10 @@ static void skip_to_mount(struct walk *w)
 {
 	bool top;
 
-	while ((top = w->mnt == w->top && w->cur == w->top->root) || at_root(w)) {
+	while ((top = w->mnt == w->top && w->cur == w->top->root) || at_root(w) || at_bound(w)) {
 		const char *start = w->rest, *name;
 		const size_t len = next_name(w, &name);
-		const bool dots = is_dot(name, len) || (is_dot_dot(name, len) && at_root(w));
+		const bool up = is_dot_dot(name, len), dots = is_dot(name, len) || up;
 		struct mount *mt = NULL;
 
 		if (len && len <= FS_NAME_MAX && !dots && top)
@@ -371,6 +403,8 @@ static void skip_to_mount(struct walk *w)
 			w->must_be_dir = *w->rest == '/';
 		} else if (dots) {
 			w->must_be_dir = true; /* a root is one */
+			if (up && !at_root(w))
+				leave_mount(w);
 		} else {
 			w->rest = start;
 			return;
@@ -420,28 +454,6 @@ static bool was_offered(const struct path_lookup *how, const char *at)
 			return true;
 	}
 	return false;
-}
-
-static void go_to_root_of_mount(struct walk *w)
-{
-	struct mount *here = w->mnt;
-
-	inode_get(here->root);
-	go_to(w, here->root);
-	set_canon(w, here);
-}
-
-/* ".." at the root of w->mnt. */
-static void leave_mount(struct walk *w)
-{
-	struct mount *here = w->mnt, *parent;
-	struct inode *dir;
-
-	go_to_root_of_mount(w);
-	if (at_root(w) || !mount_up(here, &parent, &dir))
-		return;
-	go_behind(w, parent, dir);
-	canon_pop(w);
 }
 
 /* Go to where the look-up has come out of the file system. */

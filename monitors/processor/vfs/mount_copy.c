@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies of mounts: bind mounts, and a namespace of one's own.
+ *
+ * Flow:	the mounts to be copied are collected first, each before those in it, so that copies
+ *		that come to lie in their own original are not copied again. Then each is made and
+ *		attached.
+ * Failure:	a tree is made before its top is attached, so after an error nobody has seen it.
+ */
+#include <kernel/panic.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/account/account.h>
+#include <processor/process/process.h>
+
+#include "mount_private.h"
+
+struct forest {
+	struct mount **from; /* parents first; the caller's to kfree() */
+	size_t nr, room;
+};
+
+static int collect_one(struct forest *f, struct mount *mt)
+{
+	if (f->nr == f->room) {
+		const size_t room = f->room ? 2 * f->room : 16;
+		struct mount **more = krealloc(f->from, room * sizeof(struct mount *));
+
+		if (!more)
+			return -ENOMEM;
+		f->from = more;
+		f->room = room;
+	}
+	mt->twin = NULL;
+	f->from[f->nr++] = mt;
+	return 0;
+}
+
+/* Is the mount point of @child at or below @root, a directory of the file system it is in? */
+static bool is_below(const struct mount *child, const char *root)
+{
+	const size_t len = strlen(root);
+
+	return !len ||
+	       (child->point && !strncmp(child->point, root, len) && child->point[len] == '/');
+}
+
+/*
+ * @top, and if @all the mounts in it that are below its directory with path @root ("" for its
+ * root), the files of covered directories only with @shown.
+ */
+static int collect(struct forest *f, struct mount *top, const char *root, bool all, bool shown)
+{
+	struct mount *child;
+	int err = collect_one(f, top);
+
+	assert_mutex_held(&mount_change);
+	for (size_t i = 0; !err && all && i < f->nr; i++) {
+		list_for_each_entry(child, &f->from[i]->children, beside) {
+			if (err || (child->shown && !shown) || (!i && !is_below(child, root)))
+				continue;
+			err = collect_one(f, child);
+		}
+	}
+	return err;
+}
+
+/* A copy of @from that shows @root; in no namespace. NULL: no memory. */
+static struct mount *copy_of(const struct mount *from, struct inode *root)
+{
+	const uint32_t subtree = root != from->root ? MOUNT_SUBTREE : 0;
+	struct mount *mt = mount_alloc(from->type, root, READ_ONCE(from->flags) | subtree);
+
+	if (!mt)
+		return NULL;
+	inode_get(root);
+	if (from->shown) {
+		ASSERT(from->shown->twin); /* the root of everything comes first */
+		mt->shown = from->shown->twin;
+		mount_get(mt->shown);
+	}
+	if (from->source)
+		mt->source = kmem_strdup(kmem_current(), from->source);
+	if (from->file_root)
+		mt->file_root = kmem_strdup(kmem_current(), from->file_root);
+	if (!from->source == !mt->source && !from->file_root == !mt->file_root)
+		return mt;
+	mount_put(mt);
+	return NULL;
+}
+
+/* The path of @from, which is no directory, in its file system. */
+static int tell_file_root(struct mount *mt, const struct path *from)
+{
+	char *buf;
+	size_t at, root;
+
+	if (inode_is_dir(from->inode) || mt->file_root)
+		return 0;
+	buf = kmalloc(2 * FS_PATH_MAX);
+	if (!buf)
+		return -ENOMEM;
+	at = mount_copy_at(from->mnt, buf);
+	if (strncmp(buf, from->text, at))
+		at = 0; /* the mount has another place by now */
+	root = mount_root_text(from->mnt, buf);
+	strlcpy(buf + root, from->text + at, FS_PATH_MAX);
+	mt->file_root = kmem_strdup(kmem_current(), buf);
+	kfree(buf);
+	return mt->file_root ? 0 : -ENOMEM;
+}
+
+/* The copy of @from into that of its parent. */
+static int copy_child(struct mounts *ns, struct mount *from)
+{
+	char no_text[] =
+		"/"; /* every file system with mount points knows the paths of directories */
+	const struct path dir = { .inode = from->dir, .mnt = from->parent->twin, .text = no_text };
+	struct mount *mt = copy_of(from, from->root);
+	int err;
+
+	if (!mt)
+		return -ENOMEM;
+	err = mount_place(mt, &dir, from->name);
+	if (!err)
+		err = mount_attach(ns, mt);
+	if (err)
+		mount_put(mt);
+	else
+		from->twin = mt;
+	return err;
+}
+
+static int copy_children(struct mounts *ns, const struct forest *f)
+{
+	int err = 0;
+
+	for (size_t i = 1; !err && i < f->nr; i++)
+		err = copy_child(ns, f->from[i]);
+	return err;
+}
+
+int mount_bind(struct mounts *ns, const struct path *from, bool recursive, const struct path *dir,
+	       const char *name, struct list_head *gone)
+{
+	struct forest f = { 0 };
+	char *root = kmalloc(FS_PATH_MAX);
+	struct mount *top;
+	int err = 0;
+
+	assert_mutex_held(&mount_change);
+	if (!root)
+		return -ENOMEM;
+	root[0] = '\0';
+	if (from->inode->ops->text && inode_is_dir(from->inode))
+		err = from->inode->ops->text(from->inode, root, FS_PATH_MAX);
+	if (!err)
+		err = collect(&f, from->mnt, root, recursive, false);
+	top = err ? NULL : copy_of(from->mnt, from->inode);
+	if (!err && !top)
+		err = -ENOMEM;
+	if (!err)
+		err = tell_file_root(top, from);
+	if (!err)
+		err = mount_place(top, dir, name);
+	if (!err) {
+		from->mnt->twin = top;
+		err = copy_children(ns, &f);
+	}
+	/* The last step makes the whole tree visible. */
+	if (!err)
+		err = mount_attach(ns, top);
+	if (err && top) {
+		mount_detach_children(top, gone);
+		mount_put(top);
+	}
+	kfree(f.from);
+	kfree(root);
+	return err;
+}
+
+struct mounts *mounts_copy(struct mounts *ns, struct path *one, struct path *two,
+			   struct list_head *gone)
+{
+	struct mounts *own = mounts_alloc();
+	struct forest f = { 0 };
+	struct path *const places[] = { one, two };
+	struct mount *top;
+	int err;
+
+	if (!own)
+		return ERR_PTR(-ENOMEM);
+	assert_mutex_held(&mount_change);
+	err = collect(&f, ns->root, "", true, true);
+	top = err ? NULL : copy_of(ns->root, ns->root->root);
+	if (!err)
+		err = top ? mount_attach_root(own, top) : -ENOMEM;
+	if (err && top)
+		mount_put(top);
+	if (!err) {
+		ns->root->twin = top;
+		err = copy_children(own, &f);
+	}
+	for (size_t i = 0; !err && i < ARRAY_SIZE(places); i++) {
+		struct mount *old = places[i]->mnt;
+
+		if (!old || old->ns != ns)
+			continue;
+		places[i]->mnt = old->twin;
+		mount_get(old->twin);
+		mount_put(old);
+	}
+	kfree(f.from);
+	if (!err)
+		return own;
+	mounts_clear(own, gone);
+	kmem_free(own);
+	return ERR_PTR(err);
+}
