@@ -85,6 +85,34 @@ static void contexts(void)
 	/* Not freed: it goes with the process. */
 }
 
+static volatile int racing;
+
+static void *destroy(void *arg)
+{
+	while (racing)
+		(void)syscall(SYS_io_destroy, *(aio_context_t *)arg);
+	return NULL;
+}
+
+/* The number cannot be told, and another thread guesses it. */
+static void not_told(void)
+{
+	aio_context_t *to = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	aio_context_t guess = 0;
+	pthread_t thread;
+	int refused = 0;
+
+	CHECK(to != MAP_FAILED && syscall(SYS_io_setup, 1, &guess) == 0);
+	CHECK(syscall(SYS_io_destroy, guess) == 0);
+	racing = 1;
+	CHECK(pthread_create(&thread, NULL, destroy, &guess) == 0);
+	for (int i = 0; i < 500; i++)
+		refused += syscall(SYS_io_setup, 1, to) < 0 && errno == EFAULT;
+	racing = 0;
+	CHECK(pthread_join(thread, NULL) == 0);
+	printf("not told: %d\n", refused);
+}
+
 static void vectors(aio_context_t ctx, int fd)
 {
 	struct iovec iov[2] = { { buf, 3 }, { buf + 100, 4 } };
@@ -236,6 +264,7 @@ int main(void)
 	CHECK(made >= 0);
 	close(made);
 	contexts();
+	not_told();
 	CHECK(syscall(SYS_io_setup, 8, &ctx) == 0);
 	requests(ctx);
 	waits(ctx);

@@ -228,8 +228,12 @@ long sys_io_setup(const struct syscall_args *args)
 	id = (uint64_t)ret;
 	ret = enter(id, nr);
 	if (!ret && put_user_u64(id, (void __user *)args->a[1])) {
+		struct aio_context *c;
+
 		mutex_lock(&aio_lock);
-		context_end(find(id));
+		c = find(id);
+		if (c) /* another thread may have guessed its number and ended it */
+			context_end(c);
 		mutex_unlock(&aio_lock);
 		ret = -EFAULT;
 	}
