@@ -474,11 +474,14 @@ static struct aio_event *event_pop(struct aio_context *c)
 	return e;
 }
 
+/* Another thread may have found none meanwhile, and sleeps. */
 static void event_back(struct aio_context *c, struct aio_event *e)
 {
 	mutex_lock(&aio_lock);
 	list_add(&e->link, &c->events);
 	WRITE_ONCE(c->nr_events, c->nr_events + 1);
+	WRITE_ONCE(c->wake_seq, c->wake_seq + 1);
+	wake_all(&c->wq);
 	mutex_unlock(&aio_lock);
 }
 
