@@ -125,6 +125,11 @@ int main(int argc, char **argv)
 	close(hold);
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	close(said("when it has ended", open("other", O_WRONLY)));
+	/* What was refused has left no trace: nobody else has the file open. */
+	fd = open("other", O_RDWR);
+	said("a lease", fcntl(fd, F_SETLEASE, F_WRLCK));
+	said("no lease", fcntl(fd, F_SETLEASE, F_UNLCK));
+	close(fd);
 
 	start("leave", &hold);
 	writing("while its child runs");

@@ -108,6 +108,8 @@ void file_put(struct file *f);
 int anon_stat(struct file *f, struct file_attr *attr);
 /* Bits of f->flags that change after open. */
 void file_change_flags(struct file *f, uint32_t clear, uint32_t set);
+/* Is it a file of a file system, or seen by a mount, whose files cannot be executed? */
+bool file_noexec(const struct file *f);
 /* Open files of the node, and how many there may be. */
 uint64_t file_count(void);
 uint64_t file_max(void);

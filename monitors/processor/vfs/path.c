@@ -126,6 +126,10 @@ static struct file *open_inode(struct inode *inode, struct mount *mnt, const cha
 		notify_file(f, IN_OPEN);
 		return f;
 	}
+	if (f->counted) { /* while the flags say as what */
+		filelease_open_end(inode, file_writable(f));
+		f->counted = false;
+	}
 	f->flags |= O_PATH; /* no watch is told of its end */
 	f->ops = &path_ops; /* nothing to release but the inode */
 	file_put(f);
