@@ -6,9 +6,9 @@
  *		process (a call, or a close of any descriptor of the queue), or by the queue's end;
  *		the thread that takes it sends what is due, without the lock, and frees it. The
  *		bytes of SIGEV_THREAD are made at registration, so that no memory is needed later.
- * Limits:	the process is kept as a number. If its table of descriptors ends in another
- *		process, that is not seen, and the registration stays until the queue's next message
- *		or its end.
+ * Limits:	the process is kept as a number and the time of its start. If its table of
+ *		descriptors ends in another process, that is not seen: the registration stays until
+ *		the queue's next message, which then signals nobody, or its end.
  */
 #include <arch/uaccess.h>
 #include <kernel/panic.h>
@@ -48,7 +48,8 @@ static void send_signal(const struct mq_notify *n)
 	p = process_find(n->pid);
 	if (!p)
 		return;
-	(void)signal_post(p, &info);
+	if (p->start_ns == n->start_ns) /* nobody else's process, whoever has its number now */
+		(void)signal_post(p, &info);
 	process_put(p);
 }
 
@@ -93,7 +94,7 @@ void mq_notify_closed(struct mqueue *q)
 	struct mq_notify n = { 0 };
 
 	mutex_lock(&q->lock);
-	if (pid && q->notify.pid == pid)
+	if (pid && q->notify.pid == pid && q->notify.start_ns == process_current()->start_ns)
 		n = mq_notify_take_locked(q);
 	mutex_unlock(&q->lock);
 	mq_notify_removed(&n);
@@ -132,6 +133,7 @@ static int get_event(uint64_t uev, struct mq_notify *n)
 	if (copy_from_user(&ev, (const void __user *)uev, sizeof(ev)))
 		return -EFAULT;
 	*n = (struct mq_notify){ .pid = process_current()->pid,
+				 .start_ns = process_current()->start_ns,
 				 .kind = ev.notify,
 				 .signo = ev.signo,
 				 .value = ev.value };

@@ -33,8 +33,9 @@ struct mq_msg {
 
 /* mq_notify(): to whom, and how. */
 struct mq_notify {
-	uint32_t pid; /* 0: nobody */
-	int kind;     /* SIGEV_* */
+	uint32_t pid;      /* 0: nobody */
+	uint64_t start_ns; /* of the process: its number may be used again */
+	int kind;          /* SIGEV_* */
 	int signo;
 	uint64_t value;
 	struct file *socket;     /* SIGEV_THREAD: counted */
