@@ -29,6 +29,11 @@ extern unsigned int fake_kills;
 
 /* --- what the calls ask for beside memory -------------------------------------------- */
 
+bool file_noexec(const struct file *f)
+{
+	return false;
+}
+
 struct file *fd_get(int fd)
 {
 	return ERR_PTR(-EBADF);

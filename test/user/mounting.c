@@ -278,6 +278,16 @@ static void read_only(void)
 
 /* --- what else a mount forbids ----------------------------------------------------------- */
 
+/* A page of @path that can be executed. */
+static int map_code(const char *path)
+{
+	const int fd = open(path, O_RDONLY);
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+
+	close(fd);
+	return p == MAP_FAILED ? -1 : munmap(p, 4096);
+}
+
 static void forbid(const char *self)
 {
 	char *const argv[] = { (char *)self, NULL };
@@ -290,7 +300,9 @@ static void forbid(const char *self)
 	T(chmod("m/self", 0755));
 	T(access("m/self", X_OK));
 	T(execv("m/self", argv));
+	T(map_code("m/self"));
 	T(mount(NULL, "m", NULL, MS_REMOUNT, NULL));
+	T(map_code("m/self"));
 	T(close(open("m/null", O_RDONLY)));
 	T(execv("m/self", argv));
 	T(umount2("m", 0));

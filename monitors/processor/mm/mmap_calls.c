@@ -199,6 +199,8 @@ static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 			       : 0;
 	if (!f->object)
 		return -ENODEV;
+	if ((prot & PROT_EXEC) && file_noexec(f))
+		return -EPERM;
 	/* A file of a read-only mount is not open for writing. */
 	if ((flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE) && !file_writable(f))
 		return -EACCES;

@@ -35,16 +35,16 @@ BOOT_PARAM("tmpfs.inodes", u32, param_inodes, "files of one tmpfs, 0: by the pro
 
 static int statfs(struct inode *inode, struct fs_info *st);
 
-#define TMPFS(where, show, instead)                  \
-	{                                            \
-		.type = { .name = "tmpfs",           \
-			  .at = (where),             \
-			  .options = "nosuid,nodev", \
-			  .magic = TMPFS_MAGIC,      \
-			  .show_covered = (show),    \
-			  .makeshift = (instead),    \
-			  .make = tmpfs_make,        \
-			  .statfs = statfs }         \
+#define TMPFS(where, show, instead)               \
+	{                                         \
+		.type = { .name = "tmpfs",        \
+			  .at = (where),          \
+			  .nodev = true,          \
+			  .magic = TMPFS_MAGIC,   \
+			  .show_covered = (show), \
+			  .makeshift = (instead), \
+			  .make = tmpfs_make,     \
+			  .statfs = statfs }      \
 	}
 
 static struct tmpfs mounted[] = {

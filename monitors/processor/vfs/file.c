@@ -100,6 +100,11 @@ void file_put(struct file *f)
 	kmem_free(f);
 }
 
+bool file_noexec(const struct file *f)
+{
+	return f->inode && (f->inode->type->noexec || mount_noexec(f->mnt));
+}
+
 int file_pos(struct file *f, uint64_t *pos)
 {
 	const int err = mutex_lock_killable(&f->lock);

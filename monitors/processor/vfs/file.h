@@ -81,7 +81,7 @@ struct file {
 	struct object *object; /* const: pages of a regular file, or NULL */
 	struct read_ahead read_ahead __guarded_by(&lock);
 
-	bool counted;              /* const: in the inode's nr_writers or nr_readers */
+	bool counted;              /* const once open: in the inode's nr_writers or nr_readers */
 	struct file_lease *lease;  /* filelease.c's lock; or NULL */
 	bool has_locks;            /* OFD or flock, now or before; filelock.c's lock */
 	struct file_owner owner;   /* async.c's lock: F_SETOWN */

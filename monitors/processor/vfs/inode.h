@@ -42,6 +42,7 @@ struct fs_type {             /* one file system */
 	int create_error;    /* of making a file where inode_ops.create is NULL: -EROFS if 0 */
 	bool read_only;
 	bool noexec;  /* programs on it cannot be executed: EACCES */
+	bool nodev;   /* its first mount is nosuid and nodev */
 	bool made_up; /* its files keep nothing that could be synchronised: EINVAL */
 	/*
 	 * The files of the covered directory stay visible, each mounted on its own name: the
