@@ -230,8 +230,8 @@ static int root_of(struct registration *r)
 /* Mount @r in @dir, which is empty for the root of everything. */
 static int mount_in(struct mounts *m, struct registration *r, const struct path *dir)
 {
-	struct mount *mt = mount_alloc(r->type, r->root,
-				       r->type->nodev ? MOUNT_NOSUID | MOUNT_NODEV : 0);
+	struct mount *mt =
+		mount_alloc(r->type, r->root, r->type->nodev ? MOUNT_NOSUID | MOUNT_NODEV : 0);
 	int err;
 
 	if (!mt)

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/msg.h>
 #include <sys/ptrace.h>
 #include <sys/sem.h>
@@ -552,6 +553,20 @@ static long number_kind(struct worker *w, char kind)
 		return chance(w, 90) ? (long)draw(w, 4) : edge_number(w);
 	case 'Y':
 		return ipc_id(w);
+	case 'T': /* a type of file system */
+		return ONE_OF(w, (long)"tmpfs", (long)"tmpfs", (long)"proc", (long)"sysfs",
+			      (long)"devpts", (long)"devtmpfs", (long)"ext4", (long)"", 0, 8);
+	case '@': /* flags of mount() */
+		return ONE_OF(w, 0, MS_BIND, MS_BIND, MS_BIND | MS_REC, MS_REMOUNT | MS_RDONLY,
+			      MS_REMOUNT | MS_BIND | MS_RDONLY, MS_RDONLY | MS_NOSUID | MS_NODEV,
+			      MS_PRIVATE, MS_MOVE, MS_NOEXEC) |
+		       (chance(w, 5) ? flags(w) : 0);
+	case '-': /* of umount2() */
+		return chance(w, 90) ? (long)draw(w, 16) : edge_number(w);
+	case '~': /* of unshare() */
+		return ONE_OF(w, CLONE_FS, CLONE_FILES, CLONE_NEWNS, CLONE_SYSVSEM,
+			      CLONE_FS | CLONE_FILES, 0) |
+		       (chance(w, 5) ? flags(w) : 0);
 	case 'J':
 		return ONE_OF(w, 0, 0600, IPC_CREAT | 0666, IPC_CREAT | 0666, IPC_CREAT | 0600,
 			      IPC_CREAT | IPC_EXCL | 0644, IPC_NOWAIT, MSG_NOERROR, MSG_EXCEPT,
@@ -658,7 +673,7 @@ long args_pick(struct worker *w, char kind)
 	default:
 		break;
 	}
-	if (strchr("QMRVOK8UENDCIFPyYJhXz", kind))
+	if (strchr("QMRVOK8UENDCIFPyYJhXzT@-~", kind))
 		return number_kind(w, kind);
 	return pointer_kind(w, kind);
 }

@@ -176,6 +176,9 @@ static const struct hint hints[] = {
 	{ "ioprio_set", "NPx", 4 },
 	{ "ioprio_get", "NP", 4 },
 	{ "ptrace", "XPzp", 24 },
+	{ "mount", "ssT@s", 12 },
+	{ "umount2", "s-", 8 },
+	{ "unshare", "~", 4 },
 };
 
 const struct hint *hint_of(const char *name)

@@ -260,6 +260,8 @@ void child_run(struct watch *watch, unsigned int slot, uint64_t seed, unsigned i
 		CHECK(dup2(i, FD_POOL + i) == FD_POOL + i);
 	CHECK(dup2(1, 2) ==
 	      2); /* what the calls write goes to stdout, the driver's word to stderr */
+	if (root)
+		CHECK(syscall(SYS_unshare, CLONE_NEWNS) == 0); /* what it mounts goes with it */
 	if (!root)
 		CHECK(setresgid(uid, uid, uid) == 0 && setresuid(uid, uid, uid) == 0);
 	pools_make(&pools, &workers[0]);
