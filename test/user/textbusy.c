@@ -125,7 +125,7 @@ int main(int argc, char **argv)
 	close(hold);
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	close(said("when it has ended", open("other", O_WRONLY)));
-	/* What was refused has left no trace: nobody else has the file open. */
+	/* The refused opens have left no trace: nobody else has the file open. */
 	fd = open("other", O_RDWR);
 	said("a lease", fcntl(fd, F_SETLEASE, F_WRLCK));
 	said("no lease", fcntl(fd, F_SETLEASE, F_UNLCK));
