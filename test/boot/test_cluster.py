@@ -319,7 +319,7 @@ def test_a_program_without_memory_at_a_lost_node_goes_on(disk):
     at_m1 = lambda: counters(running, "m1")["m1"]["memory.vregions"]  # noqa: E731
     programs = []
     try:
-        # The first program of a node also makes what all share, which may lie at m1: it is left out.
+        # The first program makes what all share, which may lie at m1: it is left out.
         _, capture = start(running, "p0", "echo ready; read x")
         wait_for(lambda capture=capture: b"ready" in capture.data[1])
         goes_on = None
