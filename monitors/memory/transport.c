@@ -104,6 +104,7 @@ static struct rpc_call *make_call(void *arg)
 	}
 	call->reply = bc->reply;
 	call->reply_max = bc->reply_max;
+	call->waits = proto_ms_waits(bc->opcode, bc->body, bc->body_len);
 	if (pins)
 		add_bulk(call, bc, pins);
 	return call;

@@ -1125,16 +1125,34 @@ static void fetch_has_documented_bytes(struct ktest *t)
 	EXPECT_MEMEQ(t, buf, want, sizeof(want));
 }
 
+/* Requests that wait for other nodes' declarations leave slots for those that do not. */
+static void claims_made_again_find_slots(struct ktest *t)
+{
+	struct ms_claim_req claim = { .file = { 77, 3, 21, 2, 0x5ea1 } };
+	struct ms_reserve_req reserve = { .file = claim.file, .epoch = 8, .nr = 1, .need = 1 };
+	struct ms_reserve_req_wire rw;
+	struct ms_claim_req_wire cw;
+
+	ms_claim_req_encode(&claim, &cw);
+	EXPECT_TRUE(t, proto_ms_waits(MS_CLAIM, &cw, sizeof(cw)));
+	EXPECT_FALSE(t, proto_ms_waits(MS_CLAIM, &cw, sizeof(cw) - 1));
+	EXPECT_FALSE(t, proto_ms_waits(MS_RELEASE, &cw, sizeof(cw)));
+	claim.epoch = 8;
+	ms_claim_req_encode(&claim, &cw);
+	EXPECT_FALSE(t, proto_ms_waits(MS_CLAIM, &cw, sizeof(cw)));
+	ms_reserve_req_encode(&reserve, &rw);
+	EXPECT_TRUE(t, proto_ms_waits(MS_RESERVE, &rw, sizeof(rw)));
+	reserve.nr = reserve.need = 0;
+	ms_reserve_req_encode(&reserve, &rw);
+	EXPECT_FALSE(t, proto_ms_waits(MS_RESERVE, &rw, sizeof(rw)));
+}
+
 static const struct ktest_case cases[] = {
-	KTEST(every_message_there_and_back),
-	KTEST(a_list_of_ended_spaces),
-	KTEST(changed_fields_are_rejected),
-	KTEST(encoders_keep_limits),
-	KTEST(mappings_of_objects),
-	KTEST(exec_of_an_object),
-	KTEST(exec_with_an_interpreter),
-	KTEST(fetch_has_documented_bytes),
-	{ 0 },
+	KTEST(every_message_there_and_back), KTEST(a_list_of_ended_spaces),
+	KTEST(changed_fields_are_rejected),  KTEST(encoders_keep_limits),
+	KTEST(mappings_of_objects),          KTEST(exec_of_an_object),
+	KTEST(exec_with_an_interpreter),     KTEST(fetch_has_documented_bytes),
+	KTEST(claims_made_again_find_slots), { 0 },
 };
 static const struct ktest_suite suite = { .name = "proto.memory", .cases = cases };
 KTEST_SUITE(suite);

@@ -6,6 +6,7 @@
  *		take at most half of the slots to a peer.
  */
 #include <proto/mm.h>
+#include <proto/ms.h>
 #include <proto/pm.h>
 #include <proto/types.h>
 
@@ -37,6 +38,21 @@ bool proto_waits(uint16_t opcode)
 	case PM_FILE_CHANGE:
 	case MM_FILE_READ:
 		return true;
+	default:
+		return false;
+	}
+}
+
+bool proto_ms_waits(uint16_t opcode, const void *body, uint32_t len)
+{
+	struct ms_claim_req claim;
+	struct ms_reserve_req reserve;
+
+	switch (opcode) {
+	case MS_CLAIM:
+		return !ms_claim_req_decode(body, len, &claim) && !claim.epoch;
+	case MS_RESERVE:
+		return !ms_reserve_req_decode(body, len, &reserve) && reserve.nr;
 	default:
 		return false;
 	}

@@ -279,7 +279,7 @@ void rpc_set_waits(bool (*fn)(uint16_t opcode))
 
 static bool call_waits(const struct rpc_call *call)
 {
-	return waits_for_others && waits_for_others(call->opcode);
+	return call->waits || (waits_for_others && waits_for_others(call->opcode));
 }
 
 /*

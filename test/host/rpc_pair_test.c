@@ -723,8 +723,11 @@ static bool op_waits(uint16_t opcode)
 	return opcode == OP_HOLD || opcode == OP_HOLD_KILLABLE;
 }
 
-/* As many as the session takes, then none: their slots get free with the next reset. */
-static uint32_t fill_and_give_up(struct ktest *t, uint16_t opcode)
+/*
+ * As many as the session takes, then none: their slots get free with the next reset. @waits: the
+ * callers say that they wait.
+ */
+static uint32_t fill_and_give_up(struct ktest *t, uint16_t opcode, bool waits)
 {
 	struct rpc_call *held[WAITS_SLOTS];
 	uint32_t nr = 0;
@@ -732,6 +735,7 @@ static uint32_t fill_and_give_up(struct ktest *t, uint16_t opcode)
 	do {
 		held[nr] = echo_call(RPC_CLASS_DEMAND);
 		held[nr]->opcode = opcode;
+		held[nr]->waits = waits;
 	} while (rpc_call_submit_wait(held[nr], (nr ? 50 : 5000) * NSEC_PER_MSEC) == 0 &&
 		 ++nr < WAITS_SLOTS);
 	if (nr < WAITS_SLOTS)
@@ -749,10 +753,10 @@ static uint32_t fill_and_give_up(struct ktest *t, uint16_t opcode)
 static void waits_client(struct ktest *t)
 {
 	shim_bootparam_set("rpc.quarantine_ms", "20");
-	rpc_set_waits(op_waits);
 	node_join(t, 2);
 	for (uint64_t round = 0; round < 4; round++) {
-		EXPECT_EQ(t, fill_and_give_up(t, OP_HOLD), WAITS_SLOTS / 2);
+		rpc_set_waits(round % 2 ? op_waits : NULL);
+		EXPECT_EQ(t, fill_and_give_up(t, OP_HOLD, round % 2 == 0), WAITS_SLOTS / 2);
 		EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
 	}
 	EXPECT_LE(t, sim_get(SH_HELD_MOST), WAITS_SLOTS);
@@ -775,7 +779,7 @@ static void orphans_client(struct ktest *t)
 	rpc_set_waits(op_waits);
 	node_join(t, 2);
 	for (uint64_t round = 0; round < 4; round++)
-		EXPECT_EQ(t, fill_and_give_up(t, OP_HOLD_KILLABLE), WAITS_SLOTS / 2);
+		EXPECT_EQ(t, fill_and_give_up(t, OP_HOLD_KILLABLE, false), WAITS_SLOTS / 2);
 	/* No more than one for each slot has not been found out. */
 	for (int i = 0; i < 5000 && sim_get(SH_HELD) > WAITS_SLOTS; i++)
 		usleep(1000);

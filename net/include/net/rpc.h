@@ -130,6 +130,7 @@ struct rpc_call {
 	uint32_t nr_bulk;
 	uint64_t deadline_ns; /* absolute, monotonic; 0 = none */
 	uint32_t data_len;    /* bytes that the answer writes to the caller: for the window alone */
+	bool waits;           /* its handler may wait as those of rpc_set_waits() do */
 	void *reply;          /* reply body is copied here; NULL = not wanted */
 	uint32_t reply_max;   /* a longer reply ends the call with -EMSGSIZE */
 	/* optional; polling context; done runs exactly once after a successful submit */

@@ -147,6 +147,11 @@ static inline enum proto_id proto_of(uint16_t opcode)
  * also for those that wait for one for a bounded time.
  */
 bool proto_waits(uint16_t opcode);
+/*
+ * The same of a memory node's request to storage: it waits until the other nodes have declared what
+ * they had, so it must leave room for this node's declarations.
+ */
+bool proto_ms_waits(uint16_t opcode, const void *body, uint32_t len);
 
 /* --- encode and decode ------------------------------------------------------------------ */
 
