@@ -327,6 +327,21 @@ struct bcache_buf *ext4_balloc_meta(struct ext4_op *op, struct ext4_inode *in, u
 	return buf;
 }
 
+struct bcache_buf *ext4_balloc_beside(struct ext4_op *op, struct ext4_inode *in, uint64_t goal)
+{
+	struct ext4_fs *fs = op->fs;
+	const uint64_t own = in->delayed;
+	struct bcache_buf *buf;
+
+	assert_mutex_held(&fs->change);
+	if (!ext4_avail(op, NULL))
+		return ERR_PTR(-ENOSPC);
+	buf = ext4_balloc_meta(op, in, goal);
+	WRITE_ONCE(fs->delayed, fs->delayed + (own - in->delayed));
+	WRITE_ONCE(in->delayed, own);
+	return buf;
+}
+
 /* Give back @nr bits of one group. */
 static int free_in_group(struct ext4_op *op, uint32_t group, uint32_t bit, uint32_t nr,
 			 struct freed_run *r)

@@ -108,6 +108,8 @@ int __must_check ext4_bfree(struct ext4_op *op, struct ext4_inode *in, uint64_t 
 			    bool meta);
 /* A zeroed block of metadata for @in, allocated, held, with write access. */
 struct bcache_buf *ext4_balloc_meta(struct ext4_op *op, struct ext4_inode *in, uint64_t goal);
+/* The same, for what is not in the file's map: what is promised to the file is not for that. */
+struct bcache_buf *ext4_balloc_beside(struct ext4_op *op, struct ext4_inode *in, uint64_t goal);
 /* Where to look for the first block of @in. */
 uint64_t ext4_goal_of(const struct ext4_inode *in);
 /* Are there freed blocks that a commit would make usable? */

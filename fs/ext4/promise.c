@@ -185,7 +185,8 @@ static int promise_locked(struct ext4_inode *in, struct fs_promise *p, const str
 		most = least;
 		forget_behind(p, p->need);
 	}
-	set_promise(in, most);
+	/* Of the others it was not asked whether they fit: no more is kept than is there. */
+	set_promise(in, MIN(most, avail));
 	return 0;
 }
 

@@ -161,7 +161,7 @@ static int store_block(struct ext4_op *op, struct ext4_inode *in, struct xattr_s
 		err = ext4_write_access(op->h, s->buf);
 		return err ? err : write_block(op, s->buf, &s->block);
 	}
-	fresh = ext4_balloc_meta(op, in, 0);
+	fresh = ext4_balloc_beside(op, in, 0);
 	if (IS_ERR(fresh))
 		return (int)PTR_ERR(fresh);
 	block = fresh->block;

@@ -268,6 +268,70 @@ static void a_promise_takes_the_place_of_the_last(struct ktest *t)
 	finish(&r);
 }
 
+static int set_attribute(struct fs_inode *in, size_t len, const struct fs_change *ch)
+{
+	static const uint8_t value[1000] = "v";
+	const struct fs_xattr x = {
+		.name = "user.x", .name_len = 6, .value = value, .value_len = len
+	};
+
+	return fs_xattr_set(in, &x, 0, ch);
+}
+
+/* The block of a file's attributes is none of those that its pages were promised. */
+static void attributes_leave_promises_alone(struct ktest *t)
+{
+	struct fs_inode *in, *other, *filler;
+	struct fs_promise p;
+	struct fixture r;
+	uint64_t before;
+
+	start(&r, t, shapes[1]);
+	in = make(&r, "file");
+	other = make(&r, "other");
+	filler = make(&r, "filler");
+	ASSERT_EQ(t, promise(other, 0, 0, 1, 1, &p, &as_root), 0);
+	before = room(&r);
+	EXPECT_EQ(t, set_attribute(other, 1000, &as_root), 0);
+	EXPECT_EQ(t, before - room(&r), 1);
+	ASSERT_EQ(t, promise(in, 0, 0, 1, 1, &p, &as_root), 0);
+	(void)fill(&r, filler, &as_root);
+	EXPECT_EQ(t, set_attribute(in, 1000, &as_root), -ENOSPC);
+	EXPECT_EQ(t, set_attribute(in, 20, &as_root), 0); /* in the inode */
+	EXPECT_EQ(t, write_page(in, 0, &as_user), 0);
+	EXPECT_EQ(t, write_page(other, 0, &as_user), 0);
+	EXPECT_EQ(t, set_attribute(other, 900, &as_user), 0); /* in its block */
+	fs_inode_put(in);
+	fs_inode_put(other);
+	fs_inode_put(filler);
+	finish(&r);
+}
+
+/* A memory node may say that it has promises for any number of pages. */
+static void no_more_is_promised_than_there_is(struct ktest *t)
+{
+	struct fs_inode *in, *other;
+	struct fs_promise p;
+	struct fs_statfs st;
+	struct fixture r;
+
+	start(&r, t, shapes[1]);
+	in = make(&r, "file");
+	other = make(&r, "other");
+	ASSERT_EQ(t, promise(other, 0, 0, 1, 1, &p, &as_user), 0);
+	EXPECT_EQ(t, promise(in, 1u << 20, 0, 0, 0, &p, &as_user), 0);
+	fs_statfs(r.fs, &st);
+	EXPECT_EQ(t, st.bavail, 0);
+	EXPECT_LE(t, container_of(r.fs, struct ext4_fs, base)->delayed,
+		  ext4_free_blocks(container_of(r.fs, struct ext4_fs, base)));
+	EXPECT_EQ(t, write_page(other, 0, &as_user), 0);
+	EXPECT_EQ(t, promise(in, 0, 0, 0, 0, &p, &as_user), 0);
+	EXPECT_GE(t, room(&r), 1000u);
+	fs_inode_put(in);
+	fs_inode_put(other);
+	finish(&r);
+}
+
 /* Blocks that are there but not written need no promise; the range may lie behind all. */
 static void what_has_blocks_needs_none(struct ktest *t)
 {
@@ -299,6 +363,8 @@ static const struct ktest_case promise_cases[] = {
 	KTEST(a_promise_takes_the_place_of_the_last),
 	KTEST(pages_fit_whatever_the_map),
 	KTEST(what_has_blocks_needs_none),
+	KTEST(attributes_leave_promises_alone),
+	KTEST(no_more_is_promised_than_there_is),
 	{ 0 },
 };
 static const struct ktest_suite promise_suite = { .name = "fs.promise", .cases = promise_cases };
