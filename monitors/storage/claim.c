@@ -206,19 +206,34 @@ bool claim_end(struct claims *c, struct claim *claim)
 	return left;
 }
 
-void claim_release(struct claims *c, const struct proto_file *file, const struct storage_peer *who,
-		   uint64_t epoch)
+/* A claim that is over and that nobody holds goes, or is held: its promise is to be ended first. */
+static struct claim *leave_locked(struct claims *c, struct claim *claim) __must_hold(&c->lock)
 {
-	struct claim *claim;
+	assert_spin_held(&c->lock);
+	if (claim->promised) {
+		claim->promised = false;
+		claim->nr_ops++;
+		return claim;
+	}
+	remove_locked(c, claim);
+	return NULL;
+}
+
+struct claim *claim_release(struct claims *c, const struct proto_file *file,
+			    const struct storage_peer *who, uint64_t epoch)
+{
+	struct claim *claim, *held = NULL;
 
 	spin_lock(&c->lock);
 	claim = find_locked(c, file);
 	if (claim && is_theirs(claim, who) && claim->epoch == epoch) {
+		/* No operation begins from now on; the last one that is under way goes on here. */
 		claim->epoch = 0;
 		if (!claim->nr_ops)
-			remove_locked(c, claim);
+			held = leave_locked(c, claim);
 	}
 	spin_unlock(&c->lock);
+	return held;
 }
 
 bool claim_is_others(struct claims *c, const struct proto_file *file, uint32_t node)

@@ -52,9 +52,12 @@ int claim_begin(struct claims *c, const struct proto_file *file, const struct st
 		uint64_t epoch, struct claim **out) __must_check;
 /* True: the claim is over, and its promise is to be looked after by claim_begin_left(). */
 bool claim_end(struct claims *c, struct claim *claim);
-/* It ends, if it is there. */
-void claim_release(struct claims *c, const struct proto_file *file, const struct storage_peer *who,
-		   uint64_t epoch);
+/*
+ * It ends, if it is there. Not NULL: it had a promise, which is to be looked after; it is held, and
+ * claim_end() is its end.
+ */
+struct claim *claim_release(struct claims *c, const struct proto_file *file,
+			    const struct storage_peer *who, uint64_t epoch);
 /* Has a member other than @node claimed @file? */
 bool claim_is_others(struct claims *c, const struct proto_file *file, uint32_t node);
 /* Claims of nodes that have left go; those that operations hold or that have promises stay. */

@@ -32,6 +32,7 @@ static struct {
 	int error;
 	uint64_t promised, promises; /* pages; and how often */
 	bool privileged;
+	void (*ended)(void); /* a promise has, from now on */
 } toy;
 
 static struct fs_inode *toy_get(struct fs *fs, uint64_t ino, uint64_t gen)
@@ -119,6 +120,8 @@ static int toy_promise(struct fs_inode *in, struct fs_promise *p, const struct f
 	if (p->others + p->need > 20)
 		return -ENOSPC;
 	toy.promised = p->others + p->nr - p->mapped;
+	if (!toy.promised && toy.ended)
+		toy.ended();
 	return 0;
 }
 
@@ -303,6 +306,39 @@ static void promises_by_the_claim(struct ktest *t)
 	EXPECT_EQ(t, reserve(st, &m1, other.epoch, 7, 0, 0), 0);
 	storage_claims_left(st);
 	EXPECT_EQ(t, toy.promised, 7);
+	claims_destroy(&st->claims);
+	kfree(st);
+}
+
+static struct {
+	struct storage *st;
+	uint64_t epoch;
+	int ret;
+} intruder;
+
+static void reserve_once_more(void)
+{
+	toy.ended = NULL;
+	intruder.ret = reserve(intruder.st, &m0, intruder.epoch, 0, 0, 8);
+}
+
+/* A request that comes while its claim ends leaves no promise behind. */
+static void no_promise_outlives_its_claim(struct ktest *t)
+{
+	struct ms_file_state state;
+	struct storage *st = kzalloc(sizeof(*st));
+
+	ASSERT_TRUE(t, st);
+	start(st);
+	ASSERT_EQ(t, claim(st, &m0, &state), 0);
+	EXPECT_EQ(t, reserve(st, &m0, state.epoch, 3, 0, 8), 0);
+	intruder.st = st;
+	intruder.epoch = state.epoch;
+	toy.ended = reserve_once_more;
+	storage_release(st, &m0, &(struct ms_release_req){ file, state.epoch });
+	EXPECT_EQ(t, intruder.ret, -ESTALE);
+	EXPECT_EQ(t, toy.promised, 0);
+	EXPECT_EQ(t, st->claims.nr, 0);
 	claims_destroy(&st->claims);
 	kfree(st);
 }
@@ -523,6 +559,7 @@ static void one_node_does_not_claim_all(struct ktest *t)
 static const struct ktest_case cases[] = {
 	KTEST(pages_by_the_claim),
 	KTEST(promises_by_the_claim),
+	KTEST(no_promise_outlives_its_claim),
 	KTEST(a_fence_before_the_successor),
 	KTEST(changes_once),
 	KTEST(a_claim_outlives_a_start_again),

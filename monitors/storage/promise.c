@@ -91,8 +91,13 @@ void storage_promise_end(struct storage *st, const struct storage_peer *who,
 void storage_release(struct storage *st, const struct storage_peer *who,
 		     const struct ms_release_req *req)
 {
-	storage_promise_end(st, who, &req->file, req->epoch);
-	claim_release(&st->claims, &req->file, who, req->epoch);
+	/* First the claim, so that no MS_RESERVE that comes late makes another promise. */
+	struct claim *claim = claim_release(&st->claims, &req->file, who, req->epoch);
+
+	if (!claim)
+		return;
+	promise_end(st, &req->file);
+	storage_claim_end(st, claim);
 }
 
 void storage_claims_left(struct storage *st)
