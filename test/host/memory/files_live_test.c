@@ -11,93 +11,7 @@
 #include <lib/ktest.h>
 
 #include "../../../monitors/memory/file_live.h"
-#include "fixture.h"
-
-static struct proto_file file1 = { .ino = 1,
-				   .gen = 1,
-				   .node = FAKE_STORAGE }; /* the one that requests name */
-static struct pm_file_state state;
-
-/* Write @len bytes of @bytes at @pos, as a processor does: pages, each with its range. */
-static int write_at(struct fake *f, size_t node, uint64_t pos, const void *bytes, uint32_t len,
-		    uint32_t flags)
-{
-	static uint8_t body[2048], data[PM_FILE_WRITE_MAX * PAGE_SIZE];
-	struct pm_file_write_req req = { .file = fake_sealed(file1, PROTO_VNODE_ROOT),
-					 .size = flags & PM_FILE_INSIDE ? 0 : pos + len,
-					 .flags = flags };
-	struct pm_file_state_wire w;
-	uint32_t done = 0;
-	ssize_t n;
-	int ret;
-
-	memset(data, 0xee, sizeof(data));
-	while (done < len) {
-		const uint32_t first = (uint32_t)((pos + done) & PAGE_MASK_LOW);
-		const uint32_t bit = MIN(len - done, (uint32_t)PAGE_SIZE - first);
-
-		memcpy(data + req.nr_pages * PAGE_SIZE + first, (const uint8_t *)bytes + done, bit);
-		req.pages[req.nr_pages++] = (struct pm_file_page){
-			.pgoff = (pos + done) >> PAGE_SHIFT,
-			.first = (uint16_t)first,
-			.bytes = (uint16_t)bit,
-		};
-		done += bit;
-	}
-	n = pm_file_write_req_encode(&req, body, sizeof(body));
-	if (n < 0)
-		return (int)n;
-	ret = memory_serve(&f->mem[node], FAKE_PROC, PM_FILE_WRITE, body, (uint32_t)n, data,
-			   req.nr_pages * (uint32_t)PAGE_SIZE, &w, sizeof(w), NULL);
-	return ret < 0 ? ret : pm_file_state_decode(&w, (size_t)ret, &state);
-}
-
-static int sync_file(struct fake *f)
-{
-	return write_at(f, 0, 0, NULL, 0, PM_FILE_SYNC);
-}
-
-static int change(struct fake *f, uint32_t op, uint64_t off, uint64_t len)
-{
-	const struct pm_file_change_req req = {
-		.file = fake_sealed(file1, PROTO_VNODE_ROOT), .op = op, .off = off, .len = len
-	};
-	struct pm_file_change_req_wire rw;
-	struct pm_file_state_wire w;
-	int ret;
-
-	pm_file_change_req_encode(&req, &rw);
-	ret = memory_serve(&f->mem[0], FAKE_PROC, PM_FILE_CHANGE, &rw, sizeof(rw), NULL, 0, &w,
-			   sizeof(w), NULL);
-	return ret < 0 ? ret : pm_file_state_decode(&w, (size_t)ret, &state);
-}
-
-static int open_at(struct fake *f, size_t node)
-{
-	const struct pm_file_open_req req = { .file = fake_sealed(file1, PROTO_VNODE_ROOT) };
-	struct pm_file_open_req_wire rw;
-	struct pm_file_state_wire w;
-	int ret;
-
-	pm_file_open_req_encode(&req, &rw);
-	ret = memory_serve(&f->mem[node], FAKE_PROC, PM_FILE_OPEN, &rw, sizeof(rw), NULL, 0, &w,
-			   sizeof(w), NULL);
-	return ret < 0 ? ret : pm_file_state_decode(&w, (size_t)ret, &state);
-}
-
-static void start(struct fake *f, size_t nr, uint64_t size)
-{
-	fake_start(f, nr, 4096, 30);
-	f->files[0] = (struct fake_file){ .size = size, .version = 1 };
-}
-
-static bool reads(struct fake *f, uint64_t pos, const void *bytes, uint32_t len)
-{
-	static uint8_t got[64 << 10];
-
-	return page_cache_copy(&f->mem[0], &file1, pos, got, len) == (int)len &&
-	       !memcmp(got, bytes, len);
-}
+#include "live_kit.h"
 
 static uint8_t text[PM_FILE_WRITE_MAX * PAGE_SIZE];
 
@@ -174,21 +88,6 @@ static void parts_of_a_page_from_two_writers(struct ktest *t)
 	EXPECT_EQ(t, memcmp(f.disks[0].bytes + 4096, want, sizeof(want)), 0);
 	EXPECT_EQ(t, f.disks[0].bytes[0], fake_byte(1, 0));
 	EXPECT_TRUE(t, fake_stop(&f));
-}
-
-struct syncer {
-	struct fake *f;
-	int ret;
-};
-
-static void sync_thread(void *arg)
-{
-	struct syncer *s = arg;
-	struct pm_file_write_req req = { .file = fake_sealed(file1, PROTO_VNODE_ROOT),
-					 .flags = PM_FILE_SYNC };
-	struct pm_file_state out;
-
-	s->ret = file_write(&s->f->mem[0], &req, NULL, &out);
 }
 
 /* While a page is being written it can be read and written, and is written again then. */
@@ -668,118 +567,6 @@ static void as_a_model_says(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
-/* --- room on the disk -------------------------------------------------------------------- */
-
-static int write_byte(struct fake *f, uint64_t ino, uint64_t page, uint32_t flags)
-{
-	int err;
-
-	file1.ino = ino;
-	err = write_at(f, 0, page * PAGE_SIZE, "x", 1, flags);
-	file1.ino = 1;
-	return err;
-}
-
-/* A write is refused when there is no room for it; what was not refused reaches the disk. */
-static void a_full_disk_is_told_at_once(struct ktest *t)
-{
-	struct fake f;
-	uint64_t n = 0;
-
-	start(&f, 1, 0);
-	f.files[1] = (struct fake_file){ .version = 1 };
-	f.room_known = true;
-	f.room = 60;
-	ASSERT_EQ(t, write_byte(&f, 2, 0, 0), 0);
-	while (!write_byte(&f, 1, n, 0))
-		n++;
-	/* The other file's idle promise was given back. */
-	EXPECT_EQ(t, n, 59);
-	EXPECT_EQ(t, write_byte(&f, 1, n, 0), -ENOSPC);
-	EXPECT_EQ(t, write_byte(&f, 2, 1, PM_FILE_PRIVILEGED), -ENOSPC);
-	EXPECT_GE(t, f.disks[1].privileged, 1);
-	EXPECT_EQ(t, change(&f, PROTO_FILE_APPEND, 0, PAGE_SIZE), -ENOSPC);
-	EXPECT_EQ(t, state.size, (n - 1) * PAGE_SIZE + 1);
-	/* A page that has its block may be written, and the last page's rest. */
-	EXPECT_EQ(t, write_byte(&f, 1, 3, 0), 0);
-	EXPECT_EQ(t, change(&f, PROTO_FILE_APPEND, 0, 100), 0);
-	EXPECT_EQ(t, state.pos, (n - 1) * PAGE_SIZE + 1);
-	ASSERT_EQ(t, file_flush_all(&f.mem[0], 0), 0);
-	EXPECT_EQ(t, f.room, 0);
-	EXPECT_EQ(t, f.disks[0].unpromised + f.disks[1].unpromised, 0);
-	for (uint64_t i = 0; i < n; i++)
-		ASSERT_EQ(t, f.disks[0].bytes[i * PAGE_SIZE], 'x');
-	/* Room again. */
-	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, 10 * PAGE_SIZE, 0), 0);
-	f.room = n - 10;
-	EXPECT_EQ(t, write_byte(&f, 2, 1, 0), 0);
-	EXPECT_EQ(t, sync_file(&f), 0);
-	EXPECT_EQ(t, state.errors, 0);
-	/* Between an append's place and its bytes another writer finds the disk full. */
-	ASSERT_EQ(t, file_flush_all(&f.mem[0], 0), 0);
-	f.room = 2;
-	ASSERT_EQ(t, change(&f, PROTO_FILE_APPEND, 0, PAGE_SIZE), 0);
-	ASSERT_EQ(t, state.pos, 10 * PAGE_SIZE);
-	EXPECT_EQ(t, write_byte(&f, 2, 2, 0), 0);
-	EXPECT_EQ(t, write_byte(&f, 2, 3, 0), -ENOSPC);
-	EXPECT_EQ(t, write_byte(&f, 1, 10, 0), 0);
-	EXPECT_TRUE(t, fake_stop(&f));
-}
-
-/* Writers in order ask seldom; those that are not ask for what they need. */
-static void writers_in_order_ask_ahead(struct ktest *t)
-{
-	struct fake f;
-
-	start(&f, 1, 0);
-	f.mem[0].page_cache.dirty_max = 1024;
-	for (uint64_t i = 0; i < 1000; i++)
-		ASSERT_EQ(t, write_byte(&f, 1, i, 0), 0);
-	EXPECT_LE(t, f.disks[0].reserves, 8); /* 16, 32, 64, 128, then 256 at a time */
-	EXPECT_LE(t, f.disks[0].promised, 1000 + MS_RESERVE_MAX_PAGES);
-	ASSERT_EQ(t, sync_file(&f), 0);
-	/* All that is there has its block, as the first answer tells. */
-	f.disks[0].reserves = 0;
-	for (uint64_t i = 0; i < 500; i++)
-		ASSERT_EQ(t, write_byte(&f, 1, i * 7 % 1000, 0), 0);
-	EXPECT_EQ(t, f.disks[0].reserves, 0);
-	ASSERT_EQ(t, sync_file(&f), 0);
-	EXPECT_EQ(t, f.disks[0].unpromised, 0);
-	file_reserve_give_all(&f.mem[0], FAKE_STORAGE);
-	EXPECT_EQ(t, f.disks[0].promised, 0);
-	EXPECT_TRUE(t, fake_stop(&f));
-}
-
-/* The claim's end ends the promise; a next life of storage hears of it, also from a writer. */
-static void promises_go_with_the_claim(struct ktest *t)
-{
-	struct fake f;
-
-	start(&f, 1, 0);
-	f.room_known = true;
-	f.room = 40;
-	ASSERT_EQ(t, write_byte(&f, 1, 0, 0), 0);
-	EXPECT_EQ(t, f.disks[0].promised, 16);
-	fake_storage_again(&f);
-	ASSERT_EQ(t, file_declare(&f.mem[0], FAKE_STORAGE, f.storage_life), 0);
-	EXPECT_EQ(t, f.disks[0].promised, 1);
-	ASSERT_EQ(t, write_byte(&f, 1, 1, 0), 0);
-	EXPECT_GE(t, f.disks[0].promised, 2);
-	fake_storage_again(&f);
-	/* The claim is of the earlier life: the request for room finds that out. */
-	ASSERT_EQ(t, write_byte(&f, 1, 39, 0), 0);
-	EXPECT_EQ(t, f.disks[0].promised, 2 + 16);
-	ASSERT_EQ(t, sync_file(&f), 0);
-	EXPECT_EQ(t, state.errors, 0);
-	EXPECT_EQ(t, f.disks[0].unpromised, 0);
-	f.mem[0].page_cache.claims_max = 0;
-	ASSERT_EQ(t, file_flush_all(&f.mem[0], 0), 0);
-	EXPECT_TRUE(t, file_release_unused(&f.mem[0]));
-	EXPECT_EQ(t, f.disks[0].node, 0);
-	EXPECT_EQ(t, f.disks[0].promised, 0);
-	EXPECT_TRUE(t, fake_stop(&f));
-}
-
 static const struct ktest_case cases[] = {
 	KTEST(a_sync_takes_one_write),
 	KTEST(the_size_comes_with_the_bytes),
@@ -800,9 +587,6 @@ static const struct ktest_case cases[] = {
 	KTEST(a_fenced_node_writes_nothing),
 	KTEST(a_flush_of_all),
 	KTEST(as_a_model_says),
-	KTEST(a_full_disk_is_told_at_once),
-	KTEST(writers_in_order_ask_ahead),
-	KTEST(promises_go_with_the_claim),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.live", .cases = cases };
