@@ -268,6 +268,19 @@ static bool is_undecided(int status)
 	}
 }
 
+/*
+ * How many pages of @run have all their blocks now: storage gives a page only the blocks that the
+ * file's size reaches.
+ */
+static uint32_t nr_whole(const struct flush_run *run)
+{
+	const uint64_t whole = run->req.size >> PAGE_SHIFT;
+
+	if (whole <= run->req.pgoff)
+		return 0;
+	return (uint32_t)MIN(whole - run->req.pgoff, (uint64_t)run->req.nr_pages);
+}
+
 /* The answer @status to @run: each page is clean, or dirty again. */
 static void end_run(struct memory *m, struct cached_file *cf, struct flush_run *run, int status,
 		    const struct ms_file_state *state)
@@ -288,16 +301,15 @@ static void end_run(struct memory *m, struct cached_file *cf, struct flush_run *
 			continue;
 		}
 		clean_locked(pc, lf, page);
+		/* The newer bytes of those that are dirty again need theirs still. */
+		file_reserve_forget_locked(pc, lf, page->index, page->index + 1);
+		if (!status)
+			page->seq = cf->gen;
 		list_add_tail(&page->link, &pc->lru);
 		puts[nr_puts++] = page;
 	}
-	if (!status)
-		file_reserve_kept_locked(pc, lf, run->req.pgoff,
-					 run->req.pgoff + run->req.nr_pages);
-	else if (!again)
-		file_reserve_forget_locked(pc, lf, run->req.pgoff,
-					   run->req.pgoff + run->req.nr_pages);
 	if (!status) {
+		file_reserve_kept_locked(pc, lf, run->req.pgoff, run->req.pgoff + nr_whole(run));
 		lf->disk_size = state->size;
 		cf->version = state->version;
 	} else if (again) {

@@ -63,9 +63,8 @@ static int live_make(struct memory *m, struct cached_file *cf)
 	return 0;
 }
 
-/* Ask storage for the claim, showing epoch @had. 0, and @state->node is who has it. */
-static int ask_claim(struct memory *m, struct cached_file *cf, uint64_t had,
-		     struct ms_file_state *state)
+int file_ask_claim(struct memory *m, struct cached_file *cf, uint64_t had,
+		   struct ms_file_state *state)
 {
 	const struct ms_claim_req req = { .file = cf->file, .epoch = had };
 	struct ms_file_state_wire rep;
@@ -115,88 +114,13 @@ static int claim_locked(struct memory *m, struct cached_file *cf, struct ms_file
 	state->node = m->node;
 	if (cf->live->epoch)
 		return 0;
-	err = ask_claim(m, cf, 0, state);
+	err = file_ask_claim(m, cf, 0, state);
 	if (err || state->node != m->node)
 		return err;
 	spin_lock(&pc->lock);
 	claim_enter_locked(pc, cf, state);
 	spin_unlock(&pc->lock);
 	return 0;
-}
-
-/* Are the two epochs of one life of storage? */
-static bool same_life(uint64_t a, uint64_t b)
-{
-	return a >> 32 == b >> 32;
-}
-
-/*
- * A next life of storage has the file as @state says, and nobody has had the claim meanwhile. A
- * newer version is of our own write, whose answer was lost, or of a change of attributes.
- */
-static void reclaim_locked(struct page_cache *pc, struct cached_file *cf,
-			   const struct ms_file_state *state) __must_hold(&pc->lock)
-{
-	struct file_live *lf = cf->live;
-	struct mpage *page;
-
-	assert_spin_held(&pc->lock);
-	if (state->version < cf->version) {
-		/* It was killed with changes that it had answered: clean pages are newer. */
-		lf->errors++;
-		cf->gen++;
-		list_for_each_entry(page, &lf->dirty, link)
-			page->seq = cf->gen;
-		if (!lf->size_dirty && !lf->nr_dirty)
-			cf->size = state->size;
-		pr_warn_ratelimited("inode %llu of node %u: storage was killed with changes that "
-				    "were not synced: they are lost\n",
-				    (unsigned long long)cf->file.ino, cf->file.node);
-	}
-	lf->changes++;
-	cf->version = state->version;
-	lf->disk_size = state->size;
-	lf->max_size = state->max_size;
-}
-
-int file_claim_again(struct memory *m, struct cached_file *cf)
-{
-	struct page_cache *pc = &m->page_cache;
-	struct ms_file_state state;
-	uint64_t had;
-	int err;
-
-	spin_lock(&pc->lock);
-	had = cf->live->had;
-	spin_unlock(&pc->lock);
-	err = ask_claim(m, cf, had, &state);
-	if (!err && state.node != m->node)
-		err = -ESTALE;
-	else if (err == -ESTALE)
-		err = -ENOENT;
-	else if (err == -ENOLCK)
-		err = -ESTALE;
-	if (err)
-		return err;
-	spin_lock(&pc->lock);
-	if (!cf->live->epoch)
-		err = -ESTALE;
-	else if (same_life(had, state.epoch))
-		/* Another version: it was another node's, whose bytes are not overwritten. */
-		err = cf->version == state.version ? 0 : -ESTALE;
-	else
-		reclaim_locked(pc, cf, &state);
-	spin_unlock(&pc->lock);
-	/* Before anybody asks for more under this epoch. */
-	if (!err)
-		err = file_reserve_again(m, cf, state.epoch);
-	spin_lock(&pc->lock);
-	if (!err && !cf->live->epoch)
-		err = -ESTALE;
-	if (!err)
-		cf->live->epoch = cf->live->had = state.epoch;
-	spin_unlock(&pc->lock);
-	return err;
 }
 
 /* The claim ends; true: the caller is to drop its reference of the file. */
@@ -266,7 +190,8 @@ bool file_release_unused(struct memory *m)
 	mutex_lock(&cf->live->change);
 	spin_lock(&pc->lock);
 	if (!cf->live->nr_users && !cf->live->listed) {
-		req = (struct ms_release_req){ .file = cf->file, .epoch = cf->live->epoch };
+		/* The epoch that storage has given last, if not all is done that belongs to it. */
+		req = (struct ms_release_req){ .file = cf->file, .epoch = cf->live->had };
 		left = claim_leave_locked(pc, cf);
 	}
 	spin_unlock(&pc->lock);
@@ -682,20 +607,39 @@ int file_write(struct memory *m, const struct pm_file_write_req *req, const void
 
 /* --- changes by storage ------------------------------------------------------------------ */
 
-/* Of the page that [off, ...) begins in only the bytes before it stay, if it is dirty. */
-static void cut_page(struct memory *m, struct cached_file *cf, uint64_t off)
+/*
+ * Of the page that [off, ...) begins in only the bytes before it stay, if it is dirty. False: it is
+ * not, or there is none.
+ */
+static bool cut_page(struct memory *m, struct cached_file *cf, uint64_t off)
 {
 	struct page_cache *pc = &m->page_cache;
 	const uint64_t from = off & PAGE_MASK_LOW;
 	struct mpage *page;
+	bool dirty;
 
 	if (!from)
-		return;
+		return false;
 	spin_lock(&pc->lock);
 	page = cache_find_locked(pc, cf, off >> PAGE_SHIFT);
-	if (page && page->state == CACHE_PAGE_DIRTY)
+	dirty = page && page->state == CACHE_PAGE_DIRTY;
+	if (dirty)
 		memset((uint8_t *)mpage_virt(&m->pool, page) + from, 0, PAGE_SIZE - from);
 	spin_unlock(&pc->lock);
+	return dirty;
+}
+
+/*
+ * The dirty page at the new end may have lost the blocks behind it, and would need them if the file
+ * grew: it gets room for them. If there is none, storage gets the page as long as it needs nothing.
+ */
+static void cover_end(struct memory *m, struct cached_file *cf,
+		      const struct pm_file_change_req *req)
+{
+	const uint32_t flags = req->flags & PM_FILE_PRIVILEGED ? MS_RESERVE_PRIVILEGED : 0;
+
+	if (file_reserve(m, cf, req->off >> PAGE_SHIFT, 1, flags))
+		(void)!file_flush_locked(m, cf, 0);
 }
 
 /* Clean pages are void; dirty ones stay. */
@@ -750,8 +694,12 @@ static int send_change(struct memory *m, struct cached_file *cf,
 				   sizeof(rep));
 		if (ret >= 0)
 			ret = ms_file_state_decode(&rep, (size_t)ret, state);
-	} while (ret == -ESTALE && !again++ && !file_claim_again(m, cf));
-	return ret;
+		if (ret != -ESTALE || again++)
+			return ret;
+		/* Only its refusal is the loss of the claim. */
+		ret = file_claim_again(m, cf);
+	} while (!ret);
+	return ret == -ENOENT ? -ESTALE : ret;
 }
 
 static bool is_longer(struct memory *m, const struct cached_file *cf, uint64_t size)
@@ -780,6 +728,7 @@ static int change_locked(struct memory *m, struct cached_file *cf,
 			 const struct pm_file_change_req *req)
 {
 	struct ms_file_state state;
+	bool cut = false;
 	int err = 0;
 
 	assert_mutex_held(&cf->live->change);
@@ -796,8 +745,8 @@ static int change_locked(struct memory *m, struct cached_file *cf,
 		cf->size = MIN(cf->size, req->off);
 		spin_unlock(&m->page_cache.lock);
 		file_forget_dirty(m, cf, DIV_ROUND_UP(req->off, PAGE_SIZE), UINT64_MAX);
-		file_reserve_unmapped(m, cf, DIV_ROUND_UP(req->off, PAGE_SIZE));
-		cut_page(m, cf, req->off);
+		file_reserve_unmapped(m, cf, req->off);
+		cut = cut_page(m, cf, req->off);
 	} else {
 		err = file_flush_locked(m, cf, 0);
 		if (err == -ENOENT)
@@ -820,6 +769,8 @@ static int change_locked(struct memory *m, struct cached_file *cf,
 		void_clean(m, cf, &state, false);
 	} else {
 		void_clean(m, cf, &state, true);
+		if (cut)
+			cover_end(m, cf, req);
 	}
 	return err;
 }
@@ -943,8 +894,7 @@ int file_change(struct memory *m, const struct pm_file_change_req *req, struct p
 	do {
 		epoch = file_epoch(m, cf);
 		err = change_live(m, cf, req, out);
-	} while (req->op == PROTO_FILE_APPEND &&
-		 file_reserve_try_again(m, cf, epoch, &tries, &err));
+	} while (file_reserve_try_again(m, cf, epoch, &tries, &err));
 	live_end(m, cf, out);
 	return err;
 }

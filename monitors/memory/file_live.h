@@ -119,6 +119,9 @@ int file_flush_locked(struct memory *m, struct cached_file *cf, uint32_t flags) 
 int file_flush(struct memory *m, struct cached_file *cf, uint32_t flags) __must_check;
 /* Pages from @first on lose their dirty bytes; no flush is under way. */
 void file_forget_dirty(struct memory *m, struct cached_file *cf, uint64_t first, uint64_t end);
+/* Ask storage for the claim, showing epoch @had. 0, and @state->node is who has it. */
+int file_ask_claim(struct memory *m, struct cached_file *cf, uint64_t had,
+		   struct ms_file_state *state) __must_check;
 /*
  * The claim again, by the epoch that it had; the epochs' owner has started anew. -ESTALE: another
  * node has it; -ENOENT: the file has been removed.
@@ -143,8 +146,11 @@ void file_claim_lost_locked(struct memory *m, struct cached_file *cf);
  */
 int file_reserve(struct memory *m, struct cached_file *cf, uint64_t first, uint32_t nr,
 		 uint32_t flags) __must_check;
-/* From page @first on, where no page is dirty, blocks may have gone, and reservations been used. */
-void file_reserve_unmapped(struct memory *m, struct cached_file *cf, uint64_t first);
+/*
+ * From byte @off on, where no page begins that is dirty, blocks may have gone, and reservations
+ * been used.
+ */
+void file_reserve_unmapped(struct memory *m, struct cached_file *cf, uint64_t off);
 /* Storage has forgotten the reservations: those that are needed, again, under @epoch. */
 int file_reserve_again(struct memory *m, struct cached_file *cf, uint64_t epoch) __must_check;
 /* Give back what one file has not needed for some seconds. False: there is none. */

@@ -7,8 +7,10 @@
  *		written needs no reservation any more. Idle ones are given back after some seconds,
  *		and at once when storage has no room.
  * Invariants:	a bit in file_live.reserved stands for a page that storage has reserved; no other
- *		dirty page lacks a block. Storage reserves never less for a file than its bits. Each
- *		request tells all of them, so that the newest one is right by itself.
+ *		dirty page lacks one of its blocks, of which it may have several: storage gives a
+ *		page only those that the file's size reaches. Storage reserves never less for a file
+ *		than its bits. Each request tells all of them, so that the newest one is right by
+ *		itself.
  * Locking:	file_live.change over a request, so that one is under way at a time, but for those
  *		of file_reserve_again(), which have an epoch that no other request has yet.
  *		page_cache.lock guards bits and the mapped run.
@@ -162,15 +164,16 @@ void file_reserve_kept_locked(struct page_cache *pc, struct file_live *lf, uint6
 	mapped_locked(pc, lf, first, end);
 }
 
-void file_reserve_unmapped(struct memory *m, struct cached_file *cf, uint64_t first)
+void file_reserve_unmapped(struct memory *m, struct cached_file *cf, uint64_t off)
 {
 	struct page_cache *pc = &m->page_cache;
 	struct file_live *lf = cf->live;
 
 	spin_lock(&pc->lock);
-	lf->mapped_end = MIN(lf->mapped_end, first);
+	/* Of the page that @off lies in some blocks may be left, or none. */
+	lf->mapped_end = MIN(lf->mapped_end, off >> PAGE_SHIFT);
 	lf->mapped_first = MIN(lf->mapped_first, lf->mapped_end);
-	file_reserve_forget_locked(pc, lf, first, UINT64_MAX);
+	file_reserve_forget_locked(pc, lf, DIV_ROUND_UP(off, PAGE_SIZE), UINT64_MAX);
 	spin_unlock(&pc->lock);
 }
 
@@ -186,7 +189,7 @@ static bool is_dirty_locked(struct page_cache *pc, struct cached_file *cf, uint6
 			page->state == CACHE_PAGE_WRITING_DIRTY);
 }
 
-/* May the page become dirty? A dirty one has been asked for. */
+/* Is each block there, or reserved? Of a dirty page a truncation may have taken some. */
 static bool is_covered_locked(struct page_cache *pc, struct cached_file *cf, uint64_t pgoff)
 	__must_hold(&pc->lock)
 {
@@ -194,7 +197,7 @@ static bool is_covered_locked(struct page_cache *pc, struct cached_file *cf, uin
 
 	assert_spin_held(&pc->lock);
 	return (pgoff >= lf->mapped_first && pgoff < lf->mapped_end) ||
-	       is_reserved_locked(pc, lf, pgoff) || is_dirty_locked(pc, cf, pgoff);
+	       is_reserved_locked(pc, lf, pgoff);
 }
 
 /* From now on storage may have a reservation for the file. */
@@ -369,8 +372,7 @@ int file_reserve_again(struct memory *m, struct cached_file *cf, uint64_t epoch)
 	struct ms_reserve_rep rep;
 
 	spin_lock(&pc->lock);
-	/* The bytes of an append are perhaps still to come. */
-	keep_dirty_locked(pc, cf, cached_file_pages(cf));
+	/* Those that are idle, too: a writer may have asked for them, and not yet used them. */
 	req.others = cf->live->nr_reserved;
 	if (req.others)
 		note_asked_locked(pc, cf->live);

@@ -38,7 +38,7 @@ struct fake_file {
 /* A file that changes, at storage; see fake_storage.c. */
 struct fake_disk {
 	uint8_t *bytes;                       /* NULL: it has not changed yet */
-	bool has_block[FAKE_DISK_MAX / 4096]; /* of each page */
+	uint8_t blocks[FAKE_DISK_MAX / 4096]; /* of each page: a bit for each that it has */
 	uint32_t node;                        /* that has the claim, or 0 */
 	uint64_t epoch;
 	uint64_t writes, syncs; /* MS_WRITE served, and those with the flag */
@@ -48,8 +48,8 @@ struct fake_disk {
 	bool removed;           /* the file has no name and no inode any more */
 	uint64_t reserves;      /* MS_RESERVE served, */
 	uint64_t privileged;    /* and those with the flag */
-	uint64_t promised;      /* pages */
-	uint64_t unpromised;    /* pages without a block that came without a promise */
+	uint64_t promised;      /* blocks */
+	uint64_t unpromised;    /* blocks that were needed without a promise */
 };
 
 struct fake {
@@ -61,20 +61,22 @@ struct fake {
 	struct mutex disk_lock; /* RANK_FS: disks, and files that change */
 	uint64_t epochs;
 	bool room_known;
-	uint64_t room; /* pages without blocks that the disk has room for, if that is known */
+	uint64_t room;         /* blocks that are free, if that is known */
+	uint32_t block_size;   /* bytes; 0: 4096 */
 	uint32_t storage_life; /* the incarnation of the storage node */
 	uint32_t declared;     /* that a node has declared its claims to */
 	/* faults */
 	uint16_t fail_opcode; /* calls with it fail while fail_after is 0; it counts down */
 	int fail_after;
 	int fail_error;
-	bool fail_once;       /* only the first of them */
-	bool fail_late;       /* the call is served, its answer is lost */
-	uint16_t hold_opcode; /* the next call with it waits for @release; held: it does */
-	uint32_t left_incarn; /* requests of it come late: of FAKE_PROC, */
-	uint32_t left_node;   /* or of this node */
-	bool held, release;   /* atomic */
-	uint32_t placed;      /* the processor that has FAKE_VNODE; 0: none */
+	bool fail_once;        /* only the first of them */
+	bool fail_late;        /* the call is served, its answer is lost */
+	uint16_t again_opcode; /* before the next call with it the storage node is started again */
+	uint16_t hold_opcode;  /* the next call with it waits for @release; held: it does */
+	uint32_t left_incarn;  /* requests of it come late: of FAKE_PROC, */
+	uint32_t left_node;    /* or of this node */
+	bool held, release;    /* atomic */
+	uint32_t placed;       /* the processor that has FAKE_VNODE; 0: none */
 	bool placements_unknown;
 	int read_error;    /* MS_READ ends with it, */
 	int read_errors;   /* only so many times; 0: each one */

@@ -21,6 +21,24 @@ void fake_storage_stop(struct fake *f)
 		free(f->disks[i].bytes);
 }
 
+/* The blocks of a page of which the file has the first @bytes. */
+static uint8_t blocks_of(const struct fake *f, uint64_t bytes)
+{
+	const uint32_t size = f->block_size ? f->block_size : (uint32_t)PAGE_SIZE;
+
+	return (uint8_t)((1u << DIV_ROUND_UP(MIN(bytes, (uint64_t)PAGE_SIZE), size)) - 1);
+}
+
+static uint64_t nr_blocks(uint8_t blocks)
+{
+	return (uint64_t)__builtin_popcount(blocks);
+}
+
+static uint64_t blocks_per_page(const struct fake *f)
+{
+	return nr_blocks(blocks_of(f, PAGE_SIZE));
+}
+
 /* From now on the file's contents are bytes of its own. */
 static void make_bytes(struct fake *f, uint64_t ino)
 {
@@ -32,20 +50,20 @@ static void make_bytes(struct fake *f, uint64_t ino)
 	d->bytes = calloc(1, FAKE_DISK_MAX);
 	for (uint64_t i = 0; i < file->size; i++)
 		d->bytes[i] = file->data ? file->data[i] : fake_byte(ino, i);
-	memset(d->has_block, true, DIV_ROUND_UP(file->size, PAGE_SIZE));
+	for (uint64_t at = 0; at < file->size; at += PAGE_SIZE)
+		d->blocks[at / PAGE_SIZE] = blocks_of(f, file->size - at);
 	file->data = d->bytes;
 }
 
 static void set_size(struct fake *f, uint64_t ino, uint64_t size)
 {
 	struct fake_file *file = &f->files[ino - 1];
-
-	const uint64_t pages = DIV_ROUND_UP(size, PAGE_SIZE);
+	struct fake_disk *d = &f->disks[ino - 1];
 
 	if (size < file->size) {
-		memset(f->disks[ino - 1].bytes + size, 0, file->size - size);
-		memset(f->disks[ino - 1].has_block + pages, false,
-		       FAKE_DISK_MAX / PAGE_SIZE - pages);
+		memset(d->bytes + size, 0, file->size - size);
+		for (uint64_t i = size / PAGE_SIZE; i < FAKE_DISK_MAX / PAGE_SIZE; i++)
+			d->blocks[i] &= i * PAGE_SIZE < size ? blocks_of(f, size % PAGE_SIZE) : 0;
 	}
 	file->size = size;
 }
@@ -80,6 +98,8 @@ static int serve_claim(struct fake *f, uint32_t from, const void *body, uint32_t
 		return err;
 	if (!req.file.ino || req.file.ino > FAKE_MAX_FILES || f->disks[req.file.ino - 1].removed)
 		return -ESTALE;
+	if (req.epoch && req.epoch >> 32 != f->storage_life && f->declared == f->storage_life)
+		return -ENOLCK;
 	d = &f->disks[req.file.ino - 1];
 	if (d->node && d->node != from) {
 		other.node = d->node;
@@ -94,7 +114,19 @@ static int serve_claim(struct fake *f, uint32_t from, const void *body, uint32_t
 
 static bool is_hole(const struct fake *f, uint64_t ino, uint64_t pgoff)
 {
-	return pgoff >= FAKE_DISK_MAX / PAGE_SIZE || !f->disks[ino - 1].has_block[pgoff];
+	return pgoff >= FAKE_DISK_MAX / PAGE_SIZE ||
+	       f->disks[ino - 1].blocks[pgoff] != blocks_of(f, PAGE_SIZE);
+}
+
+static void take_blocks(struct fake *f, struct fake_disk *d, uint64_t pgoff, uint8_t blocks)
+{
+	const uint64_t fresh = nr_blocks(blocks & (uint8_t)~d->blocks[pgoff]);
+	const uint64_t promised = MIN(fresh, d->promised);
+
+	d->unpromised += fresh - promised;
+	d->promised -= promised;
+	d->blocks[pgoff] |= blocks;
+	f->room -= MIN(f->room, fresh);
 }
 
 static int serve_write(struct fake *f, uint32_t from, const void *body, uint32_t len,
@@ -120,16 +152,9 @@ static int serve_write(struct fake *f, uint32_t from, const void *body, uint32_t
 	if (req.size < f->files[req.file.ino - 1].size)
 		return -EINVAL;
 	for (uint32_t i = 0; i < req.nr_pages; i++) {
-		if (!is_hole(f, req.file.ino, req.pgoff + i))
-			continue;
-		d->unpromised += !d->promised;
-		d->promised -= d->promised > 0;
-		d->has_block[req.pgoff + i] = true;
-		f->room -= f->room > 0;
-	}
-	for (uint32_t i = 0; i < req.nr_pages; i++) {
 		const uint64_t pos = (req.pgoff + i) * PAGE_SIZE;
 
+		take_blocks(f, d, req.pgoff + i, blocks_of(f, req.size - pos));
 		memcpy(d->bytes + pos, data + i * PAGE_SIZE,
 		       MIN((uint64_t)PAGE_SIZE, req.size - pos));
 	}
@@ -176,7 +201,29 @@ static void punch(struct fake_disk *d, uint64_t off, uint64_t len)
 
 	memset(d->bytes + off, 0, len);
 	if (first < end)
-		memset(d->has_block + first, false, end - first);
+		memset(d->blocks + first, 0, end - first);
+}
+
+/* Blocks that other files were promised are not for this one. */
+static int allocate(struct fake *f, struct fake_disk *d, uint64_t off, uint64_t len)
+{
+	const uint64_t first = off / PAGE_SIZE, end = DIV_ROUND_UP(off + len, PAGE_SIZE);
+	const uint64_t unpromised = d->unpromised;
+	uint64_t needed = 0;
+
+	if (off + len > FAKE_DISK_MAX)
+		return -EFBIG;
+	for (uint64_t i = first; i < end; i++)
+		needed += nr_blocks(blocks_of(f, PAGE_SIZE) & (uint8_t)~d->blocks[i]);
+	for (uint32_t i = 0; i < FAKE_MAX_FILES; i++)
+		needed += &f->disks[i] == d ? 0 : f->disks[i].promised;
+	if (f->room_known && needed > f->room)
+		return -ENOSPC;
+	d->promised = 0;
+	for (uint64_t i = first; i < end; i++)
+		take_blocks(f, d, i, blocks_of(f, PAGE_SIZE));
+	d->unpromised = unpromised;
+	return 0;
 }
 
 static int serve_change(struct fake *f, uint32_t from, const void *body, uint32_t len, void *reply)
@@ -196,12 +243,16 @@ static int serve_change(struct fake *f, uint32_t from, const void *body, uint32_
 		return d->error;
 	if (req.op == PROTO_FILE_SEEK_DATA || req.op == PROTO_FILE_SEEK_HOLE)
 		return serve_seek(f, &req, reply);
-	if (req.op == PROTO_FILE_TRUNCATE)
+	if (req.op == PROTO_FILE_ALLOCATE_KEEP)
+		err = allocate(f, d, req.off, req.len);
+	else if (req.op == PROTO_FILE_TRUNCATE)
 		set_size(f, req.file.ino, req.off);
 	else if (req.op == PROTO_FILE_PUNCH && req.off < file->size)
 		punch(d, req.off, MIN(req.len, file->size - req.off));
 	else if (req.op != PROTO_FILE_PUNCH)
 		return -EOPNOTSUPP;
+	if (err)
+		return err;
 	file->version++;
 	return reply_state(f, &req.file, reply);
 }
@@ -235,6 +286,7 @@ static int serve_declare(struct fake *f, const void *body, uint32_t len)
 
 static int serve_reserve(struct fake *f, uint32_t from, const void *body, uint32_t len, void *reply)
 {
+	const uint64_t per = blocks_per_page(f);
 	struct ms_reserve_rep rep = { 0 };
 	struct ms_reserve_req req;
 	uint64_t needed = 0, all = 0, others = 0;
@@ -247,12 +299,12 @@ static int serve_reserve(struct fake *f, uint32_t from, const void *body, uint32
 		return err;
 	d = &f->disks[req.file.ino - 1];
 	for (uint32_t i = 0; i < FAKE_MAX_FILES; i++)
-		others += i + 1 == req.file.ino ? req.others : f->disks[i].promised;
+		others += i + 1 == req.file.ino ? req.others * per : f->disks[i].promised;
 	for (uint32_t i = 0; i < req.nr; i++) {
 		if (!is_hole(f, req.file.ino, req.pgoff + i))
 			continue;
-		needed += i < req.need;
-		all++;
+		needed += i < req.need ? per : 0;
+		all += per;
 		rep.holes[i / 8] |= (uint8_t)(1u << i % 8);
 	}
 	while (req.nr && rep.mapped < FAKE_DISK_MAX / PAGE_SIZE &&
@@ -269,7 +321,7 @@ static int serve_reserve(struct fake *f, uint32_t from, const void *body, uint32
 			rep.holes[i / 8] &= (uint8_t)~(1u << i % 8);
 		all = needed;
 	}
-	d->promised = req.others + all;
+	d->promised = req.others * per + all;
 	ms_reserve_rep_encode(&rep, reply);
 	return sizeof(struct ms_reserve_rep_wire);
 }
@@ -289,6 +341,10 @@ int fake_storage_serve(struct fake *f, uint32_t from, uint16_t opcode, const voi
 	int ret = -ENOSYS;
 
 	mutex_lock(&f->disk_lock);
+	if (opcode == f->again_opcode) {
+		f->again_opcode = 0;
+		fake_storage_again(f);
+	}
 	if (opcode == MS_CLAIM)
 		ret = serve_claim(f, from, body, body_len, reply);
 	else if (opcode == MS_WRITE)

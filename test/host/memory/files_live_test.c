@@ -506,8 +506,7 @@ static void a_flush_of_all(struct ktest *t)
 
 #define SPAN (40 * PAGE_SIZE)
 
-/* Any operations, beside an array of bytes. */
-static void as_a_model_says(struct ktest *t)
+static void run_model(struct ktest *t, uint32_t block_size)
 {
 	static uint8_t model[SPAN], got[SPAN], bytes[8192];
 	struct prng rng;
@@ -515,6 +514,7 @@ static void as_a_model_says(struct ktest *t)
 	struct fake f;
 
 	start(&f, 1, 0);
+	f.block_size = block_size;
 	prng_seed(&rng, 7);
 	memset(model, 0, sizeof(model));
 	f.mem[0].page_cache.dirty_max = 1024;
@@ -529,7 +529,8 @@ static void as_a_model_says(struct ktest *t)
 			break;
 		case 6:
 			file_reserve_give_all(&f.mem[0], FAKE_STORAGE);
-			EXPECT_LE(t, f.disks[0].promised, DIV_ROUND_UP(size, PAGE_SIZE));
+			EXPECT_LE(t, f.disks[0].promised,
+				  DIV_ROUND_UP(size, PAGE_SIZE) * (PAGE_SIZE / block_size));
 			break;
 		case 0:
 			ASSERT_EQ(t, sync_file(&f), 0);
@@ -565,6 +566,13 @@ static void as_a_model_says(struct ktest *t)
 		ASSERT_EQ(t, f.disks[0].unpromised, 0);
 	}
 	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Any operations, beside an array of bytes. */
+static void as_a_model_says(struct ktest *t)
+{
+	run_model(t, PAGE_SIZE);
+	run_model(t, 1024);
 }
 
 static const struct ktest_case cases[] = {

@@ -5,10 +5,14 @@
  */
 #include <string.h>
 
+#include <kernel/thread.h>
+#include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
 
 #include "live_kit.h"
+
+static uint8_t text[4 * PAGE_SIZE];
 
 static int write_byte(struct fake *f, uint64_t ino, uint64_t page, uint32_t flags)
 {
@@ -102,13 +106,13 @@ static void promises_go_with_the_claim(struct ktest *t)
 	EXPECT_EQ(t, f.disks[0].promised, 16);
 	fake_storage_again(&f);
 	ASSERT_EQ(t, file_declare(&f.mem[0], FAKE_STORAGE, f.storage_life), 0);
-	EXPECT_EQ(t, f.disks[0].promised, 1);
+	EXPECT_EQ(t, f.disks[0].promised, 16);
 	ASSERT_EQ(t, write_byte(&f, 1, 1, 0), 0);
-	EXPECT_GE(t, f.disks[0].promised, 2);
+	EXPECT_EQ(t, f.disks[0].promised, 16);
 	fake_storage_again(&f);
 	/* The claim is of the earlier life: the request for room finds that out. */
 	ASSERT_EQ(t, write_byte(&f, 1, 39, 0), 0);
-	EXPECT_EQ(t, f.disks[0].promised, 2 + 16);
+	EXPECT_EQ(t, f.disks[0].promised, 16 + 16);
 	ASSERT_EQ(t, sync_file(&f), 0);
 	EXPECT_EQ(t, state.errors, 0);
 	EXPECT_EQ(t, f.disks[0].unpromised, 0);
@@ -120,10 +124,295 @@ static void promises_go_with_the_claim(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* --- pages of several blocks ------------------------------------------------------------- */
+
+/* Storage gives a page only the blocks that the size reaches: the others are asked for. */
+static void a_part_of_a_page_is_no_page(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 0);
+	f.block_size = 1024;
+	ASSERT_EQ(t, write_at(&f, 0, 0, text, 100, PM_FILE_SYNC), 0);
+	EXPECT_EQ(t, f.disks[0].blocks[0], 1);
+	file_reserve_give_all(&f.mem[0], FAKE_STORAGE);
+	EXPECT_EQ(t, f.disks[0].promised, 0);
+	ASSERT_EQ(t, write_at(&f, 0, 100, text, 1000, PM_FILE_SYNC), 0);
+	EXPECT_EQ(t, f.disks[0].blocks[0], 3);
+	EXPECT_EQ(t, f.disks[0].unpromised, 0);
+	f.room_known = true;
+	EXPECT_EQ(t, write_at(&f, 0, 1100, text, 2000, 0), -ENOSPC);
+	/* The same after a truncation. */
+	f.room_known = false;
+	ASSERT_EQ(t, write_at(&f, 0, 0, text, PAGE_SIZE, PM_FILE_SYNC), 0);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, 100, 0), 0);
+	EXPECT_EQ(t, f.disks[0].blocks[0], 1);
+	f.room_known = true;
+	f.room = 0;
+	EXPECT_EQ(t, write_at(&f, 0, 100, text, 2000, 0), -ENOSPC);
+	/* And after one that made it longer. */
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, PAGE_SIZE, 0), 0);
+	EXPECT_EQ(t, write_at(&f, 0, 3000, text, 100, 0), -ENOSPC);
+	EXPECT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_EQ(t, f.disks[0].unpromised, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* A dirty page had its blocks, and loses some of them to a truncation. */
+static void a_page_that_is_cut_keeps_room(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, PAGE_SIZE);
+	f.block_size = 1024;
+	ASSERT_EQ(t, write_at(&f, 0, 0, "new", 3, 0), 0);
+	EXPECT_EQ(t, f.disks[0].promised, 0);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, 100, 0), 0);
+	EXPECT_EQ(t, f.disks[0].promised, 4);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, PAGE_SIZE, 0), 0);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, f.disks[0].unpromised, 0);
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes, "new", 3), 0);
+	/* Without room storage gets the page at once. */
+	f.room_known = true;
+	f.room = 0;
+	ASSERT_EQ(t, write_at(&f, 0, 0, "old", 3, 0), 0);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, 100, 0), 0);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 0);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, PAGE_SIZE, 0), 0);
+	EXPECT_EQ(t, write_at(&f, 0, 100, text, 2000, 0), -ENOSPC);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_EQ(t, f.disks[0].unpromised, 0);
+	EXPECT_EQ(t, memcmp(f.disks[0].bytes, "old", 3), 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* --- storage that is started again ------------------------------------------------------- */
+
+/* It dies between the claim and the promises, or there is no memory for these. */
+static void a_claim_that_was_given_is_kept(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 0);
+	ASSERT_EQ(t, write_byte(&f, 1, 0, 0), 0);
+	fake_storage_again(&f);
+	f.again_opcode = MS_RESERVE;
+	EXPECT_EQ(t, file_declare(&f.mem[0], FAKE_STORAGE, f.storage_life), -ESTALE);
+	EXPECT_EQ(t, f.storage_life, 2);
+	EXPECT_EQ(t, f.disks[0].promised, 16);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 1);
+	fake_storage_again(&f);
+	f.fail_opcode = MS_RESERVE;
+	f.fail_error = -ENOMEM;
+	f.fail_once = true;
+	EXPECT_EQ(t, file_declare(&f.mem[0], FAKE_STORAGE, f.storage_life), -ENOMEM);
+	f.declared = f.storage_life; /* the grace period ends */
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_EQ(t, f.disks[0].bytes[0], 'x');
+	EXPECT_EQ(t, f.disks[0].unpromised, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Nothing is dropped before storage has refused the claim. */
+static void a_change_without_memory_loses_nothing(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 0);
+	ASSERT_EQ(t, write_byte(&f, 1, 0, 0), 0);
+	ASSERT_EQ(t, write_byte(&f, 1, 1, 0), 0);
+	fake_storage_again(&f);
+	f.fail_opcode = MS_CLAIM;
+	f.fail_error = -ENOMEM;
+	f.fail_once = true;
+	EXPECT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, PAGE_SIZE, 0), -ENOMEM);
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 1);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, PAGE_SIZE, 0), 0);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_EQ(t, state.size, PAGE_SIZE);
+	EXPECT_EQ(t, f.disks[0].bytes[0], 'x');
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void truncate_thread(void *arg)
+{
+	struct syncer *s = arg;
+
+	s->ret = change(s->f, PROTO_FILE_TRUNCATE, 0, 0);
+}
+
+static void declare_thread(void *arg)
+{
+	struct syncer *s = arg;
+
+	s->ret = file_declare(&s->f->mem[0], FAKE_STORAGE, s->f->storage_life);
+}
+
+static bool has_declared(struct fake *f)
+{
+	bool has;
+
+	mutex_lock(&f->disk_lock);
+	has = f->declared == f->storage_life;
+	mutex_unlock(&f->disk_lock);
+	return has;
+}
+
+/* A file that is claimed again may be waiting for the declaration that comes now. */
+static void a_declaration_waits_for_no_file_in_use(struct ktest *t)
+{
+	struct syncer change_it, declare;
+	struct thread *changer, *declarer;
+	struct fake f;
+
+	start(&f, 1, 0);
+	ASSERT_EQ(t, write_byte(&f, 1, 0, 0), 0);
+	fake_storage_again(&f);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	f.hold_opcode = MS_CHANGE;
+	change_it = declare = (struct syncer){ &f, 1 };
+	changer = thread_create("change", truncate_thread, &change_it);
+	ASSERT_FALSE(t, IS_ERR(changer));
+	ASSERT_TRUE(t, fake_wait_held(&f));
+	declarer = thread_create("declare", declare_thread, &declare);
+	ASSERT_FALSE(t, IS_ERR(declarer));
+	for (int i = 0; i < 3000 && !has_declared(&f); i++)
+		thread_sleep_ns(1000 * 1000);
+	EXPECT_TRUE(t, has_declared(&f));
+	__atomic_store_n(&f.release, true, __ATOMIC_RELEASE);
+	thread_join(changer);
+	thread_join(declarer);
+	EXPECT_EQ(t, change_it.ret, 0);
+	EXPECT_EQ(t, declare.ret, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+static void write_thread(void *arg)
+{
+	struct syncer *s = arg;
+
+	s->ret = write_at(s->f, 0, 50, text, 3 * PAGE_SIZE, 0);
+}
+
+/* A writer has asked for pages, and waits for the first one's bytes when storage dies. */
+static void promises_of_a_write_under_way(struct ktest *t)
+{
+	struct thread *th;
+	struct syncer s;
+	struct fake f;
+
+	start(&f, 1, 100);
+	f.read_async = true;
+	f.read_held = true;
+	s = (struct syncer){ &f, 1 };
+	th = thread_create("write", write_thread, &s);
+	ASSERT_FALSE(t, IS_ERR(th));
+	while (!__atomic_load_n(&f.nr_reads, __ATOMIC_ACQUIRE))
+		thread_sleep_ns(1000 * 1000);
+	fake_storage_again(&f);
+	EXPECT_EQ(t, file_declare(&f.mem[0], FAKE_STORAGE, f.storage_life), 0);
+	EXPECT_EQ(t, f.disks[0].promised, 3);
+	__atomic_store_n(&f.read_held, false, __ATOMIC_RELEASE);
+	thread_join(th);
+	EXPECT_EQ(t, s.ret, 0);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_EQ(t, f.disks[0].unpromised, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* Storage has lost changes that it had answered, and with them the blocks of pages. */
+static void blocks_that_are_lost_are_asked_for(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 4 * PAGE_SIZE);
+	ASSERT_EQ(t, write_byte(&f, 1, 0, PM_FILE_SYNC), 0);
+	fake_storage_again(&f);
+	f.files[0].version--;
+	memset(f.disks[0].blocks, 0, 4);
+	EXPECT_EQ(t, file_declare(&f.mem[0], FAKE_STORAGE, f.storage_life), 0);
+	ASSERT_EQ(t, write_byte(&f, 1, 2, PM_FILE_SYNC), 0);
+	EXPECT_EQ(t, state.errors, 1);
+	EXPECT_EQ(t, f.disks[0].unpromised, 0);
+	/* The same when a flush finds it out. */
+	ASSERT_EQ(t, write_byte(&f, 1, 2, 0), 0);
+	fake_storage_again(&f);
+	f.files[0].version--;
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 2);
+	EXPECT_EQ(t, f.disks[0].bytes[2 * PAGE_SIZE], 'x');
+	EXPECT_TRUE(t, reads(&f, 2 * PAGE_SIZE, "x", 1));
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* --- refusals ---------------------------------------------------------------------------- */
+
+/* Storage refuses a page that has newer bytes by now: these keep their promise. */
+static void newer_bytes_keep_their_promise(struct ktest *t)
+{
+	struct thread *th;
+	struct syncer s;
+	struct fake f;
+
+	start(&f, 1, 0);
+	ASSERT_EQ(t, write_byte(&f, 1, 0, 0), 0);
+	f.hold_opcode = MS_WRITE;
+	s = (struct syncer){ &f, 1 };
+	th = thread_create("sync", sync_thread, &s);
+	ASSERT_FALSE(t, IS_ERR(th));
+	ASSERT_TRUE(t, fake_wait_held(&f));
+	ASSERT_EQ(t, write_byte(&f, 1, 0, 0), 0);
+	f.disks[0].error = -EIO;
+	__atomic_store_n(&f.release, true, __ATOMIC_RELEASE);
+	thread_join(th);
+	f.disks[0].error = 0;
+	EXPECT_EQ(t, f.mem[0].page_cache.nr_dirty, 1);
+	file_reserve_give_all(&f.mem[0], FAKE_STORAGE);
+	EXPECT_EQ(t, f.disks[0].promised, 1);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 1);
+	EXPECT_EQ(t, f.disks[0].unpromised, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* fallocate(2) finds the room that others were promised and do not need, and no more. */
+static void an_allocation_takes_idle_promises(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 0);
+	f.files[1] = (struct fake_file){ .version = 1 };
+	f.room_known = true;
+	f.room = 20;
+	ASSERT_EQ(t, write_byte(&f, 2, 0, 0), 0);
+	EXPECT_EQ(t, f.disks[1].promised, 16);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_ALLOCATE_KEEP, 0, 10 * PAGE_SIZE), 0);
+	EXPECT_EQ(t, f.room, 9);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_ALLOCATE_KEEP, 0, 20 * PAGE_SIZE), -ENOSPC);
+	EXPECT_EQ(t, write_byte(&f, 1, 0, PM_FILE_SYNC), 0);
+	EXPECT_EQ(t, f.disks[0].unpromised + f.disks[1].unpromised, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(a_full_disk_is_told_at_once),
 	KTEST(writers_in_order_ask_ahead),
 	KTEST(promises_go_with_the_claim),
+	KTEST(a_part_of_a_page_is_no_page),
+	KTEST(a_page_that_is_cut_keeps_room),
+	KTEST(a_claim_that_was_given_is_kept),
+	KTEST(a_change_without_memory_loses_nothing),
+	KTEST(a_declaration_waits_for_no_file_in_use),
+	KTEST(promises_of_a_write_under_way),
+	KTEST(blocks_that_are_lost_are_asked_for),
+	KTEST(newer_bytes_keep_their_promise),
+	KTEST(an_allocation_takes_idle_promises),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.room", .cases = cases };
