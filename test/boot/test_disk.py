@@ -257,6 +257,17 @@ sh: line 7: can't open disk: No such device or address
 """
 
 
+# The whole disk becomes read-only, with everything that was written on it, and back.
+REMOUNTED = r"""
+b=/usr/bin/busybox
+i=0; while [ $i -lt 20 ]; do $b seq 1 2000 > /work/written$i; i=$((i+1)); done
+$b mount -o remount,ro / || exit 1
+echo no > /work/no && exit 1
+$b seq 1 2000 | $b cmp - /work/written19 || exit 1
+$b mount -o remount,rw / && $b rm /work/written* && echo back
+"""
+
+
 def test_calls(tmp_path):
     """Holes, times, synchronisation, files without a name, allocation, FIFOs, extended attributes,
     devices, other roots, leases of files, bind mounts: as on Linux.
@@ -292,6 +303,9 @@ def test_calls(tmp_path):
         assert (got.status, got.err) == (0, b""), got.err
         want = on_host(["unshare", "-m", str(binds), str(there / "binds")])
         assert got.out.decode() == want.out.decode()
+        got = cluster.run([BUSYBOX, "sh", "-c", REMOUNTED])
+        assert (got.status, got.out) == (0, b"back\n"), got.err
+        assert b"/work/no: Read-only file system" in got.err
         got = cluster.run([BUSYBOX, "sh", "-c", "echo kept > /work/kept; /usr/bin/busybox sync"])
         assert (got.status, got.err) == (0, b"")
     finally:

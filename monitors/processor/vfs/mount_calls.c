@@ -140,12 +140,6 @@ static int reconfigure_mount(const struct mount_request *r)
 	return -EBUSY;
 }
 
-/* Until the disk has what was written; killed meanwhile is the only error that counts here. */
-static int sync_type(const struct fs_type *type)
-{
-	return type->sync && type->sync(type) == -EINTR ? -EINTR : 0;
-}
-
 /* MS_REMOUNT: the file system, wherever it is mounted, and the flags of this mount. */
 static int remount(const struct mount_request *r)
 {
@@ -158,9 +152,7 @@ static int remount(const struct mount_request *r)
 	type = mt->type;
 	if (!(r->flags & MS_RDONLY) && type->read_only)
 		return -EROFS;
-	err = (r->flags & MS_RDONLY) ? sync_type(type) : 0;
-	if (!err && type->reconfigure && r->data)
-		err = type->reconfigure(type, r->data);
+	err = type->reconfigure && r->data ? type->reconfigure(type, r->data) : 0;
 	if (err)
 		return err;
 	if ((r->flags & MS_RDONLY) && !type->ro_now) {
@@ -252,6 +244,24 @@ static int bind(const struct mount_request *r)
 	return err;
 }
 
+/*
+ * Until the disk has what was written; killed meanwhile is the only error that counts here. Not under
+ * mount_change: the locks of files come before it, and a flush takes its time.
+ */
+static int sync_type(const struct fs_type *type)
+{
+	return type->sync && type->sync(type) == -EINTR ? -EINTR : 0;
+}
+
+/* What is read-only next has nothing left to write, but for what comes until then. */
+static int sync_before(const struct mount_request *r)
+{
+	const uint32_t ro = MS_REMOUNT | MS_RDONLY;
+	const bool all = (r->flags & (ro | MS_BIND)) == ro;
+
+	return all && r->at.mnt ? sync_type(r->at.mnt->type) : 0;
+}
+
 /* --- mount(2) ------------------------------------------------------------------------ */
 
 static int act(const struct mount_request *r)
@@ -309,6 +319,9 @@ long sys_mount(const struct syscall_args *args)
 		r.at = res.at;
 		r.from = from.at;
 		r.gone = &gone;
+		err = sync_before(&r);
+	}
+	if (!err) {
 		mutex_lock(&mount_change);
 		err = act(&r);
 		mutex_unlock(&mount_change);
