@@ -27,7 +27,8 @@ enum {
 	INO_ROOT = 2,
 	INO_TMP,
 	INO_GOOD,
-	INO_X
+	INO_X,
+	INO_Y
 };
 
 /* --- the storage node ---------------------------------------------------------------- */
@@ -40,6 +41,7 @@ struct answer {
 	enum storage_end end; /* not FOUND: instead of what mount_point says */
 	uint32_t mode;
 	const char *path;
+	uint64_t ino; /* 0: INO_X */
 };
 
 static struct {
@@ -103,7 +105,7 @@ int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
 	rep->rest = a->rest;
 	rep->rest_len = (uint16_t)(a->rest ? strlen(a->rest) : 0);
 	rep->nr_links = a->nr_links;
-	rep->attr = attr_of(INO_X, a->mode);
+	rep->attr = attr_of(a->ino ? a->ino : INO_X, a->mode);
 	return a->err;
 }
 
@@ -632,6 +634,33 @@ static void mount_points_of_a_storage_node_have_an_end(struct ktest *t)
 	EXPECT_EQ(t, shim_allocs_live(), live);
 }
 
+/* Another directory has come to the path of one that a mount point is in. */
+static void a_mounted_root_is_not_its_parents(struct ktest *t)
+{
+	static const struct answer one[] = { { .mode = S_IFDIR, .path = "/d" } };
+	static const struct answer other[] = { { .mode = S_IFDIR, .path = "/d", .ino = INO_Y },
+					       { .mount_point = "/d/m", .rest = "" } };
+	struct walk_base base = { .cred = &root_cred };
+	struct walk_result res;
+	struct mount *mt;
+	size_t live;
+
+	setup(t);
+	base.mounts = mounts;
+	live = shim_allocs_live();
+	answer(one, 1);
+	ASSERT_EQ(t, mount_made("/d", "m", &mt), 0);
+	answer(other, 2);
+	ASSERT_EQ(t, path_walk_parent(&base, "/d/m", &res), 0);
+	EXPECT_FALSE(t, res.mount_point);
+	ASSERT_EQ(t, path_walk_last(&base, &res), 0);
+	EXPECT_EQ(t, res.at.inode, mt->root);
+	EXPECT_TRUE(t, res.mount_point);
+	walk_result_put(&res);
+	EXPECT_EQ(t, unmount_made(mt, false), 0);
+	EXPECT_EQ(t, shim_allocs_live(), live);
+}
+
 static void writers_and_read_only_exclude_each_other(struct ktest *t)
 {
 	struct mount *mt;
@@ -664,6 +693,7 @@ static const struct ktest_case vfs_cases[] = {
 	KTEST(a_path_may_cross_often),
 	KTEST(mounts_come_and_go),
 	KTEST(mount_points_of_a_storage_node_have_an_end),
+	KTEST(a_mounted_root_is_not_its_parents),
 	KTEST(writers_and_read_only_exclude_each_other),
 	{ 0 },
 };

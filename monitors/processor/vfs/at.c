@@ -7,6 +7,7 @@
 #include <arch/uaccess.h>
 #include <fs/access.h>
 #include <kernel/panic.h>
+#include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -123,6 +124,16 @@ int at_walk(int dfd, uint64_t upath, uint32_t flags, uint32_t access, struct wal
 	err = path_walk(&at.base, at.text, flags, access, res);
 	at_put(&at);
 	return err;
+}
+
+bool at_once_more(int *err)
+{
+	if (*err != -EAGAIN)
+		return false;
+	if (!(__atomic_load_n(&thread_current()->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL))
+		return true;
+	*err = -EINTR;
+	return false;
 }
 
 /* --- permissions --------------------------------------------------------------------- */

@@ -28,6 +28,11 @@ void at_put(struct at_path *at);
 /* at_get() and path_walk() in one. */
 int at_walk(int dfd, uint64_t upath, uint32_t flags, uint32_t access, struct walk_result *res)
 	__must_check;
+/*
+ * Shall an operation begin again, since what it had found was another file's, or another mount's,
+ * by the time of the change (*@err is -EAGAIN)? For who is killed it ends with -EINTR.
+ */
+bool at_once_more(int *err);
 /* The place of an open file; -EBADF, -ENOENT for one that has no path. */
 int at_file(int fd, struct path *out) __must_check;
 

@@ -324,7 +324,7 @@ static int remove_at(const struct at_path *at, bool rmdir)
 			break;
 		err = remove_once(at, &res, rmdir);
 		walk_result_put(&res);
-	} while (err == -EAGAIN);
+	} while (at_once_more(&err));
 	return err;
 }
 
@@ -534,8 +534,9 @@ static long do_rename(int olddfd, uint64_t uold, int newdfd, uint64_t unew, uint
 		goto out;
 	err = at_get(&r->to, newdfd, unew, false);
 	if (!err) {
-		while ((err = rename_once(r)) == -EAGAIN)
-			;
+		do {
+			err = rename_once(r);
+		} while (at_once_more(&err));
 		at_put(&r->to);
 	}
 	at_put(&r->from);

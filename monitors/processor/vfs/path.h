@@ -72,7 +72,10 @@ int path_walk(const struct walk_base *base, const char *text, uint32_t flags, ui
  */
 int path_walk_parent(const struct walk_base *base, const char *text, struct walk_result *res)
 	__must_check;
-/* The entry res->name of res->parent into res->at, not followed. -ENOENT. */
+/*
+ * The entry res->name of res->parent into res->at, not followed. With res->mount_point that may be
+ * the root of another file system, which is not for res->parent to change. -ENOENT.
+ */
 int path_walk_last(const struct walk_base *base, struct walk_result *res) __must_check;
 
 /*

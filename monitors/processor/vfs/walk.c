@@ -919,3 +919,6 @@ int path_walk_last(const struct walk_base *base, struct walk_result *res)
 	walk_result_put(&found);
 	return 0;
 }
+	/* A storage node's mount points are found by path, or it has been mounted meanwhile. */
+	if (res->at.mnt != res->parent.mnt)
+		res->mount_point = true;
