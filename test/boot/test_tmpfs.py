@@ -190,14 +190,18 @@ $b umount / || echo nor away
 $b grep -c " /tmp/" /proc/mounts
 echo x > /proc/self/comm && $b mount -o remount,ro /tmp/p/q && echo y > /proc/self/comm
 $b mount -o remount,rw /tmp/p/q && echo z > /proc/self/comm && echo back
+$b mount -t tmpfs none /lib64 && ("$1" || echo no loader) 2> /dev/null
+$b umount /lib64 && "$1" > /dev/null && echo loader
 $b umount /tmp/p/q && $b umount /tmp/s && $b rmdir /tmp/p/q /tmp/p /tmp/s
 """
 
 
-def test_mounts_unlike_linux(plain):
-    got = plain.run(["/usr/bin/busybox", "sh", "-c", MOUNTED])
+def test_mounts_unlike_linux(plain, programs):
+    dynamic = programs / "glibc-dyn/hello"
+    got = plain.run(["/usr/bin/busybox", "sh", "-c", MOUNTED, "sh", dynamic])
     assert got.out.decode() == (
         "(busybox)\n1\na mount is below\nall are private\nnot here\nnor away\n2\nback\n"
+        "no loader\nloader\n"
     )
     assert got.status == 0
 

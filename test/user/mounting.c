@@ -308,6 +308,50 @@ static void forbid(const char *self)
 	T(umount2("m", 0));
 }
 
+/* --- execution by a descriptor ----------------------------------------------------------- */
+
+static void run(int fd, const char *name, int flags)
+{
+	char *const argv[] = { (char *)"mounting", (char *)"run", (char *)name, NULL };
+	pid_t pid;
+	int status;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		syscall(SYS_execveat, fd, name, argv, environ, flags);
+		printf("not run: %s\n", strerror(errno));
+		fflush(stdout);
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+}
+
+/* A descriptor is its file, whatever its path leads to. */
+static void executed_by_descriptor(const char *self)
+{
+	int fd, dir;
+
+	T(make("m/self", "covered"));
+	T(mount(self, "m/self", NULL, MS_BIND, NULL));
+	fd = open("m/self", O_RDONLY);
+	dir = open("m", O_RDONLY | O_DIRECTORY);
+	run(fd, "", AT_EMPTY_PATH);
+	run(dir, "self", 0);
+	T(mount("cover", "m", "tmpfs", 0, NULL));
+	run(fd, "", AT_EMPTY_PATH);
+	run(dir, "self", 0);
+	run(dir, "", AT_EMPTY_PATH);
+	run(fd, "self", 0);
+	T(umount2("m", 0));
+	T(umount2("m/self", MNT_DETACH));
+	run(fd, "", AT_EMPTY_PATH);
+	run(dir, "self", 0);
+	T(close(fd));
+	T(close(dir));
+	T(unlink("m/self"));
+}
+
 /* --- errors ------------------------------------------------------------------------------ */
 
 static void errors(void)
@@ -418,6 +462,8 @@ static void race(void)
 
 int main(int argc, char **argv)
 {
+	if (argc == 3 && !strcmp(argv[1], "run"))
+		return printf("run by \"%s\"\n", argv[2]) < 0;
 	CHECK(argc == 2);
 	base = argv[1];
 	umask(022);
@@ -428,6 +474,7 @@ int main(int argc, char **argv)
 	kept_by_use();
 	read_only();
 	forbid(argv[0]);
+	executed_by_descriptor(argv[0]);
 	errors();
 	race();
 	show_mounts();

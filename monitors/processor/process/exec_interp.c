@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The interpreter of a program whose "/" is not that of the vNode.
+ * The interpreter of a program whose "/" is not that of the vNode, or whose mounts are not the
+ * first ones.
  *
  * The home of a new space looks PT_INTERP up at the root's storage node. For a process that has
- * called chroot() that name means another file: its own walk finds it here, and the home gets the
- * path that the file has at its storage node.
+ * called chroot(), or behind a mount, that name means another file: its own walk finds it here, and
+ * the home gets the path that the file has at its storage node.
  *
  * Failure:	a file that is not a sound ELF file is the home's to refuse: it has no interpreter
  *		here.

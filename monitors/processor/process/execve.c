@@ -271,15 +271,23 @@ static int enter_script(struct exec_image *img, const struct path *at, char *tex
 
 /* --- loading --------------------------------------------------------------------------------- */
 
-/* The file to execute, for the caller to walk_result_put(). */
-static int find(const struct exec_image *img, struct fs_state *fs, const char *text,
+/*
+ * The file to execute, for the caller to walk_result_put(). @first: not a script's interpreter. A
+ * descriptor means the file that it is open for, whatever its path leads to by now.
+ */
+static int find(const struct exec_image *img, struct fs_state *fs, const char *text, bool first,
 		struct walk_result *res)
 {
+	const uint32_t flags = img->nofollow ? WALK_NOFOLLOW : 0;
 	struct fs_cred cred;
 	int err;
 
 	cred_to_fs(img->cred, &cred);
-	err = fs_state_walk(fs, &cred, text, img->nofollow ? WALK_NOFOLLOW : 0, FS_MAY_EXEC, res);
+	if (first && img->rel)
+		err = fs_state_walk_from(fs, &cred, &img->from, img->rel, flags | WALK_EMPTY,
+					 FS_MAY_EXEC, res);
+	else
+		err = fs_state_walk(fs, &cred, text, flags, FS_MAY_EXEC, res);
 	if (err)
 		return err;
 	if ((res->at.attr.mode & S_IFMT) == S_IFLNK)
@@ -378,15 +386,17 @@ static int load_found(struct exec_image *img, const struct path *at, const struc
 
 static int load_once(struct exec_image *img, struct fs_state *fs, const struct path *at)
 {
+	/* Does a path mean here what it means at the root's storage node? */
+	const bool apart = !fs_state_at_top(fs) || mounts_changed(fs->mounts);
 	struct exec_interp in = { 0 };
 	struct fs_cred cred;
 	int err = 0;
 
 	cred_to_fs(img->cred, &cred);
-	if (!fs_state_at_top(fs))
+	if (apart)
 		err = exec_interp_find(at, fs, &cred, &in);
-	if (!err && !in.path && !fs_state_at_top(fs)) {
-		/* Should the home find one after all, it has no way out of our root: EACCES. */
+	if (!err && !in.path && apart) {
+		/* Should the home find one after all, it is not the one of our path: EACCES. */
 		in.path = kstrdup("/");
 		in.storage = gsm_storage_for("/");
 		err = in.path ? 0 : -ENOMEM;
@@ -417,7 +427,7 @@ int exec_image_load(struct exec_image *img, struct fs_state *fs)
 	if (!err)
 		strlcpy(text, img->path, FS_PATH_MAX);
 	for (unsigned int depth = 0; !err; depth++) {
-		err = find(img, fs, text, &res);
+		err = find(img, fs, text, !depth, &res);
 		if (err)
 			break;
 		err = load_once(img, fs, &res.at);
@@ -438,6 +448,8 @@ void exec_image_free(struct exec_image *img)
 	exec_strings_free(&img->argv);
 	exec_strings_free(&img->envp);
 	kfree(img->path);
+	path_put(&img->from);
+	kfree(img->rel);
 	kfree(img->execfn);
 	kmem_free(img->exe_path);
 	if (img->cred)
@@ -639,19 +651,8 @@ static int check_nproc(struct task *t)
 	return t->nproc_exceeded ? -EAGAIN : 0;
 }
 
-/* A descriptor of the program itself: its path below the caller's root. */
-static int name_of_file(const struct file *f, char *name)
-{
-	bool outside;
-	int err;
-
-	strlcpy(name, f->path, FS_PATH_MAX);
-	err = path_text_strip(fs_current(), name, &outside);
-	return err ? err : outside ? -ENOENT : 0;
-}
-
-/* The name of the program, as it was given. */
-static char *name_from_user(int dfd, uint64_t upath, uint32_t flags)
+/* The name of the program, as it was given, and where that begins if a descriptor says. */
+static int take_name(struct exec_image *img, int dfd, uint64_t upath, uint32_t flags)
 {
 	char *name = kmalloc(FS_PATH_MAX);
 	ssize_t len = -ENOMEM;
@@ -660,23 +661,16 @@ static char *name_from_user(int dfd, uint64_t upath, uint32_t flags)
 		len = strncpy_from_user(name, (const char __user *)upath, FS_PATH_MAX);
 	if (!len && !(flags & AT_EMPTY_PATH))
 		len = -ENOENT;
-	if (len > 0 && name[0] != '/' && dfd != AT_FDCWD) {
+	if (len < 0) {
 		kfree(name);
-		return path_from_user(dfd, upath, false);
+		return (int)len;
 	}
-	if (!len) {
-		struct file *f = fd_get(dfd);
-
-		len = IS_ERR(f) ? PTR_ERR(f) : f->path ? 0 : -EACCES;
-		if (!len)
-			len = name_of_file(f, name);
-		if (!IS_ERR(f))
-			file_put(f);
+	if (len && (name[0] == '/' || dfd == AT_FDCWD)) {
+		img->path = name;
+		return 0;
 	}
-	if (len >= 0)
-		return name;
-	kfree(name);
-	return ERR_PTR((int)len);
+	img->rel = name;
+	return path_at_fd(dfd, name, &img->from, &img->path);
 }
 
 static long do_exec(int dfd, uint64_t upath, uint64_t uargv, uint64_t uenvp, uint32_t flags,
@@ -696,11 +690,7 @@ static long do_exec(int dfd, uint64_t upath, uint64_t uargv, uint64_t uenvp, uin
 	img->stack_limit = process_rlimit(RLIMIT_STACK);
 	budget = exec_arg_limit(img->stack_limit);
 	img->cred = cred_exec(t->cred);
-	img->path = img->cred ? name_from_user(dfd, upath, flags) : ERR_PTR(-ENOMEM);
-	if (IS_ERR(img->path)) {
-		err = PTR_ERR(img->path);
-		img->path = NULL;
-	}
+	err = img->cred ? take_name(img, dfd, upath, flags) : -ENOMEM;
 	if (!err)
 		err = add_user_array(&img->argv, uargv, &budget);
 	if (!err)

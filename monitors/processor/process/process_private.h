@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <processor/vfs/path.h>
+
 #include "process.h"
 
 struct exec_program;
@@ -132,6 +134,9 @@ struct exec_image {
 	uint64_t stack_limit;
 	bool nofollow;
 	char *path; /* as it was named; a script's interpreter when it is its turn */
+	/* How it was named to execveat(), by a descriptor: @rel below @from; or empty. */
+	struct path from;
+	char *rel;
 	struct exec_strings argv, envp;
 	/* Found and made: */
 	char *execfn;        /* as it was named at first */
@@ -163,8 +168,6 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	__must_check;
 
 /* --- exec_interp.c ------------------------------------------------------------------------- */
-
-struct path;
 
 struct exec_interp {
 	char *path;       /* at that storage node; the caller's to kfree(). NULL: there is none */

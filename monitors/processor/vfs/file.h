@@ -201,13 +201,14 @@ int pipe_open(uint32_t flags, struct file *ends[2]) __must_check;
 extern const struct file_ops fifo_ops;
 /* --- paths --------------------------------------------------------------------------- */
 
+struct path;
 /*
- * Make the path that call *at(@dfd, @upath) means absolute, in a new buffer of FS_PATH_MAX
- * bytes. ERR_PTR(-EFAULT, -ENAMETOOLONG, -EBADF, -ENOTDIR, -ENOENT for an empty one unless
- * @empty_ok, -ENOMEM). An empty path with @empty_ok gives "". -ENOENT, too, for a directory
- * outside the process's root.
+ * Where relative path @rel of descriptor @dfd begins: @from is the caller's to path_put(). *@name,
+ * to kfree(), is what a program may call the file: its path as the caller sees it, or a
+ * descriptor's for what is outside of his root. An empty @rel is the file behind @dfd itself.
+ * -EBADF, -ENAMETOOLONG, -ENOMEM; -EACCES, -ENOTDIR: that has no place.
  */
-char *path_from_user(int dfd, uint64_t upath, bool empty_ok);
+int path_at_fd(int dfd, const char *rel, struct path *from, char **name) __must_check;
 /*
  * Attributes of the whole path @path, whatever the caller's root; @flags of enum walk_flags,
  * @access is checked. attr->file.node is 0 for a file that no storage node has. See "path.h" for

@@ -174,23 +174,31 @@ void fs_state_set_root(struct fs_state *fs, struct path *to)
 	path_put(&old);
 }
 
-int fs_state_walk(struct fs_state *fs, const struct fs_cred *cred, const char *text, uint32_t flags,
-		  uint32_t access, struct walk_result *res)
+int fs_state_walk_from(struct fs_state *fs, const struct fs_cred *cred, const struct path *dir,
+		       const char *text, uint32_t flags, uint32_t access, struct walk_result *res)
 {
-	struct walk_base base = { .cred = cred, .mounts = fs->mounts };
-	struct path cwd, root;
+	struct walk_base base = { .cred = cred, .mounts = fs->mounts, .dir = dir };
+	struct path root;
 	int err = fs_state_root(fs, &root);
 
 	if (err)
 		return err;
-	err = fs_state_cwd(fs, &cwd);
-	if (!err) {
-		base.root = root.inode ? &root : NULL;
-		base.dir = &cwd;
-		err = path_walk(&base, text, flags, access, res);
-		path_put(&cwd);
-	}
+	base.root = root.inode ? &root : NULL;
+	err = path_walk(&base, text, flags, access, res);
 	path_put(&root);
+	return err;
+}
+
+int fs_state_walk(struct fs_state *fs, const struct fs_cred *cred, const char *text, uint32_t flags,
+		  uint32_t access, struct walk_result *res)
+{
+	struct path cwd;
+	int err = fs_state_cwd(fs, &cwd);
+
+	if (err)
+		return err;
+	err = fs_state_walk_from(fs, cred, &cwd, text, flags, access, res);
+	path_put(&cwd);
 	return err;
 }
 

@@ -122,6 +122,7 @@ static int copy_child(struct mounts *ns, struct mount *from)
 
 	if (!mt)
 		return -ENOMEM;
+	mt->first = from->first && ns != from->ns;
 	err = mount_place(mt, &dir, from->name);
 	if (!err)
 		err = mount_attach(ns, mt);
@@ -194,6 +195,9 @@ struct mounts *mounts_copy(struct mounts *ns, struct path *one, struct path *two
 	assert_mutex_held(&mount_change);
 	err = collect(&f, ns->root, "", true, true);
 	top = err ? NULL : copy_of(ns->root, ns->root->root);
+	if (top)
+		top->first = ns->root->first;
+	own->first_gone = ns->first_gone;
 	if (!err)
 		err = top ? mount_attach_root(own, top) : -ENOMEM;
 	if (err && top)

@@ -61,6 +61,7 @@ struct mount {
 	uint32_t flags;              /* atomic: enum mount_flags */
 	uint32_t id;                 /* const: greater than those of older ones */
 	uint32_t writers;            /* atomic: files open for writing */
+	bool first;                  /* const: it, or what it is a copy of, was there at first */
 	bool expired;                /* atomic: MNT_EXPIRE, and not used since */
 	struct mount *twin;          /* mount_change: the copy, while copies are made */
 };
@@ -70,6 +71,8 @@ struct mounts { /* a namespace */
 	struct mount *root;    /* mount_table_lock */
 	struct list_head list; /* the same: without the files of covered directories */
 	size_t nr;             /* the same: in the list */
+	size_t nr_added;       /* mount_table_lock, read without it: mounts that are not first */
+	bool first_gone;       /* the same: one of those that are has been taken out */
 };
 
 extern struct mutex mount_change;

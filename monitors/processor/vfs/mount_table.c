@@ -257,6 +257,11 @@ size_t mount_root_text(const struct mount *mt, char *buf)
 	return strlen(buf);
 }
 
+bool mounts_changed(const struct mounts *m)
+{
+	return READ_ONCE(m->nr_added) || READ_ONCE(m->first_gone);
+}
+
 void mounts_root_path(const struct mounts *m, struct path *out)
 {
 	*out = (struct path){ .mnt = mounts_top(m), .attr = { .mode = S_IFDIR } };
@@ -406,6 +411,7 @@ struct mount *mount_alloc(struct fs_type *type, struct inode *root, uint32_t fla
 	mt->root = root;
 	mt->flags = flags;
 	mt->id = ++last_id;
+	mt->first = mount_charge_node;
 	__atomic_add_fetch(&type->nr_mounts, 1, __ATOMIC_RELAXED);
 	return mt;
 }
@@ -474,6 +480,8 @@ static void hook_locked(struct mounts *ns, struct mount *mt)
 {
 	assert_spin_held(&mount_table_lock);
 	mt->ns = ns;
+	if (!mt->first)
+		WRITE_ONCE(ns->nr_added, ns->nr_added + 1);
 	if (mt->dir) {
 		hlist_add_head(&mt->hash, bucket(mt->dir, mt->name, strlen(mt->name)));
 		list_add_tail(&mt->beside, &mt->parent->children);
@@ -490,6 +498,10 @@ static void hook_locked(struct mounts *ns, struct mount *mt)
 static void unhook_locked(struct mount *mt, struct list_head *gone)
 {
 	assert_spin_held(&mount_table_lock);
+	if (mt->first)
+		WRITE_ONCE(mt->ns->first_gone, true);
+	else
+		WRITE_ONCE(mt->ns->nr_added, mt->ns->nr_added - 1);
 	if (mt->dir) {
 		hlist_del(&mt->hash);
 		list_del(&mt->beside);

@@ -11,6 +11,7 @@
 #include <fs/access.h>
 #include <kernel/panic.h>
 #include <lib/err.h>
+#include <lib/fmt.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/ipc/filelease.h>
@@ -25,40 +26,43 @@
 
 /* --- for the rest of the monitor ----------------------------------------------------- */
 
-char *path_from_user(int dfd, uint64_t upath, bool empty_ok)
+/* The path of @from, and @rel below it, into FS_PATH_MAX bytes. */
+static int name_at(const struct path *from, int dfd, const char *rel, char *out)
 {
-	struct at_path at;
-	bool outside = false;
-	char *out, *text;
+	bool outside;
+	int err = path_text_for(fs_current(), from, out, &outside);
 	size_t len;
-	int err = at_get(&at, dfd, upath, empty_ok);
 
+	if (err && err != -ENOENT) /* removed: its last path */
+		return err;
+	if (outside)
+		snprintf(out, FS_PATH_MAX, "/dev/fd/%d", dfd);
+	if (!rel[0])
+		return 0;
+	len = strcmp(out, "/") ? strlen(out) : 0;
+	if (len + 1 + strlen(rel) >= FS_PATH_MAX)
+		return -ENAMETOOLONG;
+	out[len] = '/';
+	strlcpy(out + len + 1, rel, FS_PATH_MAX - len - 1);
+	return 0;
+}
+
+int path_at_fd(int dfd, const char *rel, struct path *from, char **name)
+{
+	int err = at_file(dfd, from);
+
+	if (err == -ENOENT)
+		err = rel[0] ? -ENOTDIR : -EACCES;
 	if (err)
-		return ERR_PTR(err);
-	if (at.text[0] == '/' || !at.text[0]) {
-		text = at.text;
-		at.text = NULL;
-		at_put(&at);
-		return text;
-	}
-	out = kmalloc(FS_PATH_MAX);
-	err = out ? path_text_for(fs_current(), &at.dir, out, &outside) : -ENOMEM;
-	if (!err && outside)
-		err = -ENOENT;
-	if (!err) {
-		len = strlen(out);
-		if (len + 1 + strlen(at.text) >= FS_PATH_MAX) {
-			err = -ENAMETOOLONG;
-		} else {
-			out[len] = '/';
-			strlcpy(out + len + 1, at.text, FS_PATH_MAX - len - 1);
-		}
-	}
-	at_put(&at);
+		return err;
+	*name = kmalloc(FS_PATH_MAX);
+	err = *name ? name_at(from, dfd, rel, *name) : -ENOMEM;
 	if (!err)
-		return out;
-	kfree(out);
-	return ERR_PTR(err);
+		return 0;
+	kfree(*name);
+	*name = NULL;
+	path_put(from);
+	return err;
 }
 
 int path_lookup(const char *path, uint32_t flags, uint32_t access, struct file_attr *attr,

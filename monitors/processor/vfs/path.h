@@ -111,6 +111,11 @@ void mounts_hold(struct mounts *m);
 void mounts_put(struct mounts *m);
 /* One line: what of the configuration keeps them from being made; NULL: nothing. */
 const char *mounts_why(void);
+/*
+ * Is anything mounted in it by mount(2), or has any of the first ones gone?  Else the files of a
+ * storage node are where that node has them.
+ */
+bool mounts_changed(const struct mounts *m);
 /* The directory "/", without a text. */
 void mounts_root_path(const struct mounts *m, struct path *out);
 
@@ -184,6 +189,10 @@ static inline bool fs_state_at_top(const struct fs_state *fs)
 /* path_walk() from the working directory. */
 int fs_state_walk(struct fs_state *fs, const struct fs_cred *cred, const char *text, uint32_t flags,
 		  uint32_t access, struct walk_result *res) __must_check;
+/* The same from @dir. */
+int fs_state_walk_from(struct fs_state *fs, const struct fs_cred *cred, const struct path *dir,
+		       const char *text, uint32_t flags, uint32_t access, struct walk_result *res)
+	__must_check;
 
 /*
  * The path of a directory or file as it is now, into FS_PATH_MAX bytes: -ENOENT when it has
