@@ -308,6 +308,46 @@ static void forbid(const char *self)
 	T(umount2("m", 0));
 }
 
+/* --- in /proc and its kin ------------------------------------------------------------------ */
+
+static void in_kernels_trees(void)
+{
+	const int ptm = posix_openpt(O_RDWR | O_NOCTTY);
+	const char *pts;
+
+	CHECK(ptm >= 0);
+	pts = ptsname(ptm);
+	T(mount("x", "/proc/sys/kernel", "tmpfs", 0, NULL));
+	T(access("/proc/sys/kernel/ostype", R_OK));
+	T(make("/proc/sys/kernel/made", "made"));
+	show_file("/proc/sys/kernel/made");
+	show_file("/proc/sys/kernel/../kernel/made");
+	T(access("/proc/sys/kernel/../../uptime", R_OK));
+	T(umount2("/proc/sys/kernel", 0));
+	T(access("/proc/sys/kernel/ostype", R_OK));
+	T(mount("m/under", "/proc/uptime", NULL, MS_BIND, NULL));
+	show_file("/proc/uptime");
+	T(mount("m/under", "/proc/sys/kernel/ostype", NULL, MS_BIND, NULL));
+	show_file("/proc/sys/kernel/ostype");
+	T(umount2("/proc/sys/kernel/ostype", 0));
+	T(umount2("/proc/uptime", 0));
+	show_file("/proc/sys/kernel/ostype");
+	T(umount2("/proc/uptime", 0));
+	/* A directory that cannot be written through its own name. */
+	T(mount("/proc/sys", "/proc/sys", NULL, MS_BIND, NULL));
+	T(mount(NULL, "/proc/sys", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL));
+	T(open("/proc/sys/kernel/hostname", O_WRONLY));
+	T(access("/proc/sys/kernel/../../uptime", R_OK));
+	T(umount2("/proc/sys", 0));
+	T(mount("x", "/sys/devices", "tmpfs", 0, NULL));
+	show_dir("/sys/devices");
+	T(umount2("/sys/devices", 0));
+	T(mount("m/under", pts, NULL, MS_BIND, NULL));
+	T(access(pts, R_OK));
+	T(umount2(pts, 0));
+	T(close(ptm));
+}
+
 /* --- execution by a descriptor ----------------------------------------------------------- */
 
 static void run(int fd, const char *name, int flags)
@@ -474,6 +514,7 @@ int main(int argc, char **argv)
 	kept_by_use();
 	read_only();
 	forbid(argv[0]);
+	in_kernels_trees();
 	executed_by_descriptor(argv[0]);
 	errors();
 	race();

@@ -3,17 +3,20 @@
  * Inodes and open files of the tree that pseudo_private.h describes.
  *
  * Inodes are made by each look-up and hold their directory, so that ".." and the path are known.
- * Their numbers are hashes of the path, the same each time.
+ * Their numbers are hashes of the path, the same each time. Of a directory there is one at a time,
+ * since mounts are found by the inode that they are in.
  *
- * Locking:	an open file's text is guarded by file.lock, which every read and write holds; it
- *		has a rank outside of all others, since show() takes the locks of whatever it
- *		describes.
+ * Locking:	dirs.lock (RANK_SPIN_FS) guards the table of directories in use. An open file's
+ *		text is guarded by file.lock, which every read and write holds; it has a rank
+ *		outside of all others, since show() takes the locks of whatever it describes.
  */
 #include "pseudo_private.h"
 
 #include <kernel/panic.h>
+#include <kernel/spinlock.h>
 #include <lib/err.h>
 #include <lib/hash.h>
+#include <lib/list.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
@@ -29,6 +32,7 @@ struct pseudo_inode {
 	const struct pseudo_node *node; /* const */
 	struct pseudo_subject subject;  /* const */
 	struct inode *dir;              /* const, counted; NULL: the root */
+	struct hlist_node link;         /* dirs.lock: of a directory that is not the root */
 	uint64_t ino;                   /* const */
 	char name[];                    /* const */
 };
@@ -43,6 +47,13 @@ static struct pseudo_inode *pseudo(const struct inode *inode)
 	ASSERT(inode->ops->release == pseudo_release);
 	return container_of(inode, struct pseudo_inode, inode);
 }
+
+#define BUCKETS 64u
+
+static struct {
+	struct spinlock lock;
+	struct hlist_head buckets[BUCKETS] __guarded_by(&lock);
+} dirs = { .lock = SPINLOCK_INIT("pseudo.dirs", RANK_SPIN_FS) };
 
 /* --- making them --------------------------------------------------------------------- */
 
@@ -66,6 +77,34 @@ static uint64_t ino_of(uint64_t dir, const char *name)
 	return (hash64_pair(dir, hash_bytes(name, strlen(name), 0)) >> 16) | 1;
 }
 
+static bool same_subject(const struct pseudo_subject *a, const struct pseudo_subject *b)
+{
+	return a->pid == b->pid && a->tid == b->tid && a->start_ns == b->start_ns && a->nr == b->nr;
+}
+
+/* The directory like @p that is in use, with a reference; else @p itself is from here on. */
+static struct pseudo_inode *the_only_one(struct pseudo_inode *p)
+{
+	struct hlist_head *bucket = &dirs.buckets[p->ino / 2 % BUCKETS];
+	struct pseudo_inode *q, *found = p;
+
+	ASSERT(p->dir && inode_is_dir(&p->inode) && refcount_read(&p->inode.refs) == 1);
+	spin_lock(&dirs.lock);
+	hlist_for_each_entry(q, bucket, link) {
+		if (q->dir == p->dir && q->node == p->node && !strcmp(q->name, p->name) &&
+		    same_subject(&q->subject, &p->subject) &&
+		    refcount_inc_not_zero(&q->inode.refs)) {
+			found = q;
+			break;
+		}
+	}
+	if (found == p)
+		hlist_add_head(&p->link, bucket);
+	spin_unlock(&dirs.lock);
+	ASSERT(found->ino == p->ino && found->inode.type == p->inode.type);
+	return found;
+}
+
 /* -ENOMEM. @dir is referenced by the result. */
 static int make(const struct fs_type *type, const struct pseudo_node *node,
 		const struct pseudo_subject *s, struct inode *dir, const char *name,
@@ -86,6 +125,13 @@ static int make(const struct fs_type *type, const struct pseudo_node *node,
 	if (dir)
 		inode_get(dir);
 	*out = &p->inode;
+	if (dir && inode_is_dir(&p->inode)) {
+		*out = &the_only_one(p)->inode;
+		if (*out != &p->inode) {
+			inode_put(dir);
+			kmem_free(p);
+		}
+	}
 	return 0;
 }
 
@@ -114,6 +160,11 @@ static void pseudo_release(struct inode *inode)
 	struct pseudo_inode *p = pseudo(inode);
 	struct inode *dir = p->dir;
 
+	if (dir && inode_is_dir(inode)) {
+		spin_lock(&dirs.lock);
+		hlist_del(&p->link);
+		spin_unlock(&dirs.lock);
+	}
 	kmem_free(p);
 	inode_put(dir);
 }

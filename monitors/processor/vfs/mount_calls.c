@@ -2,9 +2,10 @@
 /*
  * mount(2) and umount2(2).
  *
- * Flow:	strings and paths first, as Linux; then, with the table locked, the place of the
- *		target is looked up again by its canonical path, so that the mount is where a name
- *		leads that is there now.
+ * Flow:	strings and paths first, as Linux; then the entry that leads to the target, by its
+ *		canonical path. What has been found is good if the table, locked by now, has not
+ *		changed since; else the call begins again. No walk is made under mount_change: it
+ *		may lead anywhere, to the locks of any file system and to the end of a namespace.
  * Failure:	everything is checked before the table changes. EPERM without CAP_SYS_ADMIN.
  * Limits:	MOUNT_MAX mounts of a namespace, and the memory of the program that makes them.
  *		Nothing is propagated to other mounts: shared, slave and unbindable answer EINVAL.
@@ -31,9 +32,12 @@ struct mount_request {
 	char *data;          /* the same; less than a page */
 	uint32_t flags;      /* MS_* */
 	struct mounts *ns;
-	struct path at;   /* the target */
-	struct path from; /* MS_BIND: the source */
-	struct list_head *gone;
+	uint64_t changes;         /* of ns, before anything was looked up */
+	struct path at;           /* the target */
+	struct path from;         /* MS_BIND: the source */
+	struct walk_result place; /* of a new mount: the entry that leads to the target */
+	int no_place;             /* or why there is none */
+	struct list_head gone;
 };
 
 /* --- places -------------------------------------------------------------------------- */
@@ -43,6 +47,15 @@ static bool is_mount(const struct mounts *ns, const struct path *at)
 {
 	assert_mutex_held(&mount_change);
 	return at->mnt && at->mnt->ns == ns && at->inode == at->mnt->root;
+}
+
+/* Some file systems make another inode for each look-up of a file. */
+static bool same_file(const struct path *a, const struct path *b)
+{
+	if (a->mnt != b->mnt)
+		return false;
+	return a->inode == b->inode || (a->inode->type == b->inode->type && a->attr.file.ino &&
+					file_id_equal(&a->attr.file, &b->attr.file));
 }
 
 /*
@@ -56,8 +69,7 @@ static int locate(struct mounts *ns, const struct path *at, struct walk_result *
 	char *text;
 	int err;
 
-	assert_mutex_held(&mount_change);
-	if (!at->mnt || at->mnt->ns != ns)
+	if (!at->mnt || READ_ONCE(at->mnt->ns) != ns)
 		return -EINVAL;
 	text = kmalloc(FS_PATH_MAX);
 	if (!text)
@@ -71,7 +83,7 @@ static int locate(struct mounts *ns, const struct path *at, struct walk_result *
 	if (err)
 		return err;
 	err = path_walk_last(&base, res);
-	if (!err && (res->at.inode != at->inode || res->at.mnt != at->mnt))
+	if (!err && !same_file(&res->at, at))
 		err = -ENOENT; /* covered, or renamed meanwhile */
 	if (err)
 		walk_result_put(res);
@@ -81,18 +93,14 @@ static int locate(struct mounts *ns, const struct path *at, struct walk_result *
 /* @mt, which is taken over, at the target of @r. */
 static int put_at(const struct mount_request *r, struct mount *mt)
 {
-	struct walk_result res;
-	int err = locate(r->ns, &r->at, &res);
+	int err = r->no_place;
 
-	if (!err) {
-		if (inode_is_dir(mt->root) != inode_is_dir(r->at.inode))
-			err = -ENOTDIR;
-		if (!err)
-			err = mount_place(mt, &res.parent, res.name);
-		if (!err)
-			err = mount_attach(r->ns, mt);
-		walk_result_put(&res);
-	}
+	if (!err && inode_is_dir(mt->root) != inode_is_dir(r->at.inode))
+		err = -ENOTDIR;
+	if (!err)
+		err = mount_place(mt, &r->place.parent, r->place.name);
+	if (!err)
+		err = mount_attach(r->ns, mt);
 	if (err)
 		mount_put(mt);
 	return err;
@@ -225,28 +233,21 @@ static int mount_new(const struct mount_request *r)
 }
 
 /* MS_BIND */
-static int bind(const struct mount_request *r)
+static int bind(struct mount_request *r)
 {
-	struct walk_result res;
-	int err;
-
 	if (!r->from.mnt || r->from.mnt->ns != r->ns)
 		return -EINVAL;
-	err = locate(r->ns, &r->at, &res);
-	if (err)
-		return err;
+	if (r->no_place)
+		return r->no_place;
 	if (inode_is_dir(r->from.inode) != inode_is_dir(r->at.inode))
-		err = -ENOTDIR;
-	else
-		err = mount_bind(r->ns, &r->from, r->flags & MS_REC, &res.parent, res.name,
-				 r->gone);
-	walk_result_put(&res);
-	return err;
+		return -ENOTDIR;
+	return mount_bind(r->ns, &r->from, r->flags & MS_REC, &r->place.parent, r->place.name,
+			  &r->gone);
 }
 
 /*
- * Until the disk has what was written; killed meanwhile is the only error that counts here. Not under
- * mount_change: the locks of files come before it, and a flush takes its time.
+ * Until the disk has what was written; killed meanwhile is the only error that counts here. Not
+ * under mount_change: the locks of files come before it, and a flush takes its time.
  */
 static int sync_type(const struct fs_type *type)
 {
@@ -264,8 +265,18 @@ static int sync_before(const struct mount_request *r)
 
 /* --- mount(2) ------------------------------------------------------------------------ */
 
-static int act(const struct mount_request *r)
+/* Is a mount made, which needs a place? */
+static bool makes_mount(uint32_t flags)
 {
+	return !(flags & MS_REMOUNT) &&
+	       ((flags & MS_BIND) || !(flags & (MS_PROPAGATION | MS_MOVE)));
+}
+
+/* -EAGAIN: what has been looked up may not be so any more. */
+static int act(struct mount_request *r)
+{
+	if (makes_mount(r->flags) && r->changes != r->ns->changes)
+		return -EAGAIN;
 	if ((r->flags & (MS_REMOUNT | MS_BIND)) == (MS_REMOUNT | MS_BIND))
 		return reconfigure_mount(r);
 	if (r->flags & MS_REMOUNT)
@@ -277,6 +288,46 @@ static int act(const struct mount_request *r)
 	if (r->flags & MS_MOVE)
 		return -EINVAL;
 	return mount_new(r);
+}
+
+/* All that paths lead to; @res and @from are the caller's to put. */
+static int look_up(const struct syscall_args *args, struct mount_request *r,
+		   struct walk_result *res, struct walk_result *from)
+{
+	int err;
+
+	r->changes = READ_ONCE(r->ns->changes);
+	err = at_walk(AT_FDCWD, args->a[1], 0, 0, res);
+	if (!err && !capable(CAP_SYS_ADMIN))
+		err = -EPERM;
+	if (!err && (r->flags & (MS_BIND | MS_REMOUNT)) == MS_BIND)
+		err = r->source && *r->source ? at_walk(AT_FDCWD, args->a[0], 0, 0, from) : -EINVAL;
+	if (err)
+		return err;
+	r->at = res->at;
+	r->from = from->at;
+	r->no_place = makes_mount(r->flags) ? locate(r->ns, &r->at, &r->place) : 0;
+	return 0;
+}
+
+/* Once: -EAGAIN as act(). */
+static int mount_once(const struct syscall_args *args, struct mount_request *r)
+{
+	struct walk_result res = { 0 }, from = { 0 };
+	int err = look_up(args, r, &res, &from);
+
+	if (!err)
+		err = sync_before(r);
+	if (!err) {
+		mutex_lock(&mount_change);
+		err = act(r);
+		mutex_unlock(&mount_change);
+	}
+	walk_result_put(&res);
+	walk_result_put(&from);
+	walk_result_put(&r->place);
+	mounts_put_gone(&r->gone);
+	return err;
 }
 
 /* A string of less than a page, as Linux's kernel copies it: -EINVAL when it is longer. */
@@ -297,41 +348,30 @@ static int copy_string(uint64_t ustr, char **out)
 /* mount(source, target, type, flags, data) */
 long sys_mount(const struct syscall_args *args)
 {
-	struct mount_request r = { .flags = (uint32_t)args->a[3] };
-	struct walk_result res = { 0 }, from = { 0 };
-	LIST_HEAD(gone);
-	int err = copy_string(args->a[2], &r.type);
+	struct mount_request *r = kzalloc(sizeof(*r));
+	int err;
 
+	if (!r)
+		return -ENOMEM;
+	list_init(&r->gone);
+	r->flags = (uint32_t)args->a[3];
+	if ((r->flags & MS_MGC_MSK) == MS_MGC_VAL)
+		r->flags &= ~MS_MGC_MSK;
+	r->ns = fs_current()->mounts;
+	err = copy_string(args->a[2], &r->type);
 	if (!err)
-		err = copy_string(args->a[0], &r.source);
+		err = copy_string(args->a[0], &r->source);
 	if (!err)
-		err = copy_string(args->a[4], &r.data);
-	if (!err)
-		err = at_walk(AT_FDCWD, args->a[1], 0, 0, &res);
-	if (!err && !capable(CAP_SYS_ADMIN))
-		err = -EPERM;
-	if ((r.flags & MS_MGC_MSK) == MS_MGC_VAL)
-		r.flags &= ~MS_MGC_MSK;
-	if (!err && (r.flags & (MS_BIND | MS_REMOUNT)) == MS_BIND)
-		err = r.source && *r.source ? at_walk(AT_FDCWD, args->a[0], 0, 0, &from) : -EINVAL;
+		err = copy_string(args->a[4], &r->data);
 	if (!err) {
-		r.ns = fs_current()->mounts;
-		r.at = res.at;
-		r.from = from.at;
-		r.gone = &gone;
-		err = sync_before(&r);
+		do {
+			err = mount_once(args, r);
+		} while (at_once_more(&err));
 	}
-	if (!err) {
-		mutex_lock(&mount_change);
-		err = act(&r);
-		mutex_unlock(&mount_change);
-	}
-	walk_result_put(&res);
-	walk_result_put(&from);
-	mounts_put_gone(&gone);
-	kfree(r.type);
-	kfree(r.source);
-	kfree(r.data);
+	kfree(r->type);
+	kfree(r->source);
+	kfree(r->data);
+	kfree(r);
 	return err;
 }
 

@@ -71,6 +71,7 @@ struct mounts { /* a namespace */
 	struct mount *root;    /* mount_table_lock */
 	struct list_head list; /* the same: without the files of covered directories */
 	size_t nr;             /* the same: in the list */
+	uint64_t changes;      /* mount_table_lock, read without it: mounts that came and went */
 	size_t nr_added;       /* mount_table_lock, read without it: mounts that are not first */
 	bool first_gone;       /* the same: one of those that are has been taken out */
 };

@@ -480,6 +480,7 @@ static void hook_locked(struct mounts *ns, struct mount *mt)
 {
 	assert_spin_held(&mount_table_lock);
 	mt->ns = ns;
+	WRITE_ONCE(ns->changes, ns->changes + 1);
 	if (!mt->first)
 		WRITE_ONCE(ns->nr_added, ns->nr_added + 1);
 	if (mt->dir) {
@@ -498,6 +499,7 @@ static void hook_locked(struct mounts *ns, struct mount *mt)
 static void unhook_locked(struct mount *mt, struct list_head *gone)
 {
 	assert_spin_held(&mount_table_lock);
+	WRITE_ONCE(mt->ns->changes, mt->ns->changes + 1);
 	if (mt->first)
 		WRITE_ONCE(mt->ns->first_gone, true);
 	else
