@@ -137,6 +137,42 @@ static void a_directory(void)
 	T(umount2("c", 0));
 }
 
+/* A directory that leaves the root of a bind mount by another one: ".." does not follow it. */
+static void moved_out(void)
+{
+	const int top = open(".", O_RDONLY | O_DIRECTORY);
+	struct stat st;
+
+	CHECK(top >= 0);
+	T(mount("d/e", "b", NULL, MS_BIND, NULL));
+	T(chdir("b/sub"));
+	show("../f");
+	T(renameat(top, "d/e/sub", top, "moved"));
+	show("g");
+	show("./../f");
+	show("../top");
+	show("back");
+	show("../b/f");
+	T(open("..", O_RDONLY));
+	T(open("../new", O_CREAT | O_RDWR, 0600));
+	T(stat(".", &st));
+	T(mkdir("deep", 0755));
+	show("deep/../g");
+	show("deep/../../top");
+	T(chdir("deep"));
+	T(chdir("../.."));
+	T(open("../../b", O_RDONLY));
+	T(renameat(top, "moved", top, "d/e/sub"));
+	show("../../f");
+	show("../../../top");
+	T(chdir("../.."));
+	show_cwd();
+	T(rmdir("sub/deep"));
+	T(fchdir(top));
+	T(umount2("b", 0));
+	close(top);
+}
+
 static void a_file(void)
 {
 	T(make("g", "covered"));
@@ -322,6 +358,7 @@ int main(int argc, char **argv)
 	T(symlink("../top", "d/e/up"));
 	T(symlink("../../top", "d/e/sub/back"));
 	a_directory();
+	moved_out();
 	a_file();
 	trees();
 	errors();

@@ -407,6 +407,11 @@ struct stops {
 	size_t len;
 	char *own;                /* @points, if those are among them; the caller's to kfree() */
 	const char *stop, *bound; /* their paths, in @own; NULL: there is none */
+	/*
+	 * The look-up begins outside of how->bound, from which somebody has moved its directory:
+	 * @bound is that directory's, and no ".." may leave it.
+	 */
+	bool apart;
 };
 
 /* The path of @dir as it is now; NULL: it is removed, so none is below it any more. */
@@ -426,8 +431,32 @@ static const char *put_stop(struct stops *s, const char *path)
 	return at;
 }
 
-/* With paths as they are now: a rename that comes between makes the caller ask again. */
-static int stops_make(const struct path_lookup *how, struct stops *s)
+/* The path at which a look-up from @base in a mount with how->bound ends. */
+static char *bound_path(const struct path_lookup *how, const char *base, bool *apart)
+{
+	char *path = stop_path(how->bound);
+
+	*apart = how->bound && !IS_ERR(path) && !(path && below(base, path));
+	if (!*apart)
+		return path;
+	kfree(path);
+	path = kstrdup(base);
+	return path ? path : ERR_PTR(-ENOMEM);
+}
+
+/* Does @rest begin with ".."? */
+static bool leads_up(const char *rest)
+{
+	for (; *rest == '/' || (*rest == '.' && (rest[1] == '/' || !rest[1])); rest++)
+		;
+	return rest[0] == '.' && rest[1] == '.' && (rest[2] == '/' || !rest[2]);
+}
+
+/*
+ * For a look-up from @base, with paths as they are now: a rename that comes between makes the
+ * caller ask again. -ENOENT: it would leave the mount without passing its root.
+ */
+static int stops_make(const struct path_lookup *how, const char *base, struct stops *s)
 {
 	const size_t len = how->mount_points_len;
 	char *stop, *bound;
@@ -438,12 +467,14 @@ static int stops_make(const struct path_lookup *how, struct stops *s)
 	if (!how->stop && !how->bound)
 		return 0;
 	stop = stop_path(how->stop);
-	bound = stop_path(how->bound);
+	bound = bound_path(how, base, &s->apart);
 	if (IS_ERR(stop) || IS_ERR(bound)) {
 		err = IS_ERR(stop) ? PTR_ERR(stop) : PTR_ERR(bound);
 		stop = IS_ERR(stop) ? NULL : stop;
 		bound = IS_ERR(bound) ? NULL : bound;
 	}
+	if (!err && s->apart && leads_up(how->rest))
+		err = -ENOENT;
 	more = (stop ? strlen(stop) + 1 : 0) + (bound ? strlen(bound) + 1 : 0);
 	if (!err && len + more > STORAGE_MOUNT_POINTS_MAX)
 		err = -ENAMETOOLONG;
@@ -500,9 +531,9 @@ static int look_up_once(struct storage_fs *fs, const char *base, uint64_t before
 
 	if (base_len + 1 + rest_len >= FS_PATH_MAX)
 		return -ENAMETOOLONG;
-	err = stops_make(how, &stops);
+	err = stops_make(how, base, &stops);
 	if (err)
-		return err;
+		return before != moves() ? -EAGAIN : err;
 	text = join(base, how->rest, rest_len);
 	if (!text) {
 		kfree(stops.own);
@@ -526,9 +557,12 @@ static int look_up_once(struct storage_fs *fs, const char *base, uint64_t before
 		err = -ENOMEM;
 	} else if (rep.end != STORAGE_FOUND) {
 		found->turn = turn_of(&rep, &stops);
+		if (stops.apart && found->turn == TURN_BOUND)
+			err = -ENOENT;
 		found->nr_links = rep.nr_links;
 		found->rest = copy(rep.rest, rep.rest_len);
-		err = found->rest ? 0 : -ENOMEM;
+		if (!err && !found->rest)
+			err = -ENOMEM;
 	} else {
 		found->attr = rep.attr;
 		err = storagefs_inode(fs, &rep.attr, rep.path, rep.path_len, &found->inode);

@@ -637,6 +637,29 @@ static bool asks_rest(const struct walk *w)
 
 /* --- name by name -------------------------------------------------------------------- */
 
+/*
+ * Is @dir at or below the root of @mt?  -ENOENT: somebody has moved it out of there, by another
+ * mount of the file system.
+ */
+static int check_inside(const struct mount *mt, struct inode *dir)
+{
+	struct inode *at = dir, *up;
+	int err = 0;
+
+	inode_get(at);
+	while (!err && at != mt->root) {
+		err = at->ops->parent ? at->ops->parent(at, &up) : -ENOENT;
+		if (err)
+			break;
+		if (up == at)
+			err = -ENOENT; /* the root of the file system */
+		inode_put(at);
+		at = up;
+	}
+	inode_put(at);
+	return err;
+}
+
 static int go_up(struct walk *w)
 {
 	struct inode *parent;
@@ -652,6 +675,12 @@ static int go_up(struct walk *w)
 	err = w->cur->ops->parent ? w->cur->ops->parent(w->cur, &parent) : -ENOENT;
 	if (err)
 		return err;
+	if (w->mnt && (READ_ONCE(w->mnt->flags) & MOUNT_SUBTREE))
+		err = check_inside(w->mnt, parent);
+	if (err) {
+		inode_put(parent);
+		return err;
+	}
 	go_to(w, parent);
 	canon_pop(w);
 	return 0;
@@ -916,9 +945,9 @@ int path_walk_last(const struct walk_base *base, struct walk_result *res)
 		return err;
 	res->at = found.at;
 	found.at = (struct path){ 0 };
-	walk_result_put(&found);
-	return 0;
-}
 	/* A storage node's mount points are found by path, or it has been mounted meanwhile. */
 	if (res->at.mnt != res->parent.mnt)
 		res->mount_point = true;
+	walk_result_put(&found);
+	return 0;
+}
