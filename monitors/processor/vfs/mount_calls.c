@@ -3,7 +3,7 @@
  * mount(2) and umount2(2).
  *
  * Flow:	strings and paths first, as Linux; then the entry that leads to the target, by its
- *		canonical path. What has been found is good if the table, locked by now, has not
+ *		canonical path. That entry is good if the table, locked by now, has not
  *		changed since; else the call begins again. No walk is made under mount_change: it
  *		may lead anywhere, to the locks of any file system and to the end of a namespace.
  * Failure:	everything is checked before the table changes. EPERM without CAP_SYS_ADMIN.
@@ -254,7 +254,7 @@ static int sync_type(const struct fs_type *type)
 	return type->sync && type->sync(type) == -EINTR ? -EINTR : 0;
 }
 
-/* What is read-only next has nothing left to write, but for what comes until then. */
+/* A file system that becomes read-only has nothing left to write, but for what comes until then. */
 static int sync_before(const struct mount_request *r)
 {
 	const uint32_t ro = MS_REMOUNT | MS_RDONLY;
