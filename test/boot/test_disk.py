@@ -273,7 +273,8 @@ def test_calls(tmp_path):
     devices, other roots, leases of files, bind mounts: as on Linux.
     """
     programs = [build_programs() / "glibc-static" / name for name in ("diskcalls", "xattrs")]
-    others = [build_programs() / "glibc-static" / name for name in ("fifos", "inotifys", "leases")]
+    others = [build_programs() / "glibc-static" / name
+              for name in ("dnotifys", "fifos", "inotifys", "leases")]
     roots, binds = (build_programs() / "glibc-static" / name for name in ("roots", "binds"))
     tree = image.Tree()
     for path in (*programs, *others, roots, binds):

@@ -86,6 +86,15 @@
 
 #define FD_CLOEXEC 1u
 
+/* F_NOTIFY: what a directory tells. */
+#define DN_ACCESS    0x1u
+#define DN_MODIFY    0x2u
+#define DN_CREATE    0x4u
+#define DN_DELETE    0x8u
+#define DN_RENAME    0x10u
+#define DN_ATTRIB    0x20u
+#define DN_MULTISHOT 0x80000000u /* more than once */
+
 /* struct f_owner_ex: its type. */
 #define F_OWNER_TID  0
 #define F_OWNER_PID  1

@@ -373,9 +373,26 @@ static int store_lease_break_time(const struct pseudo_subject *s, const char *bu
 	return err;
 }
 
+static SHOW(show_dir_notify_enable)
+{
+	text_printf(t, "%u\n", READ_ONCE(dnotify_enabled));
+	return 0;
+}
+
+static int store_dir_notify_enable(const struct pseudo_subject *s, const char *buf, size_t len)
+{
+	uint64_t value;
+	const int err = text_number(buf, len, INT32_MAX, &value);
+
+	if (!err)
+		WRITE_ONCE(dnotify_enabled, (uint32_t)value);
+	return err;
+}
+
 static const struct pseudo_node fs_nodes[] = {
 	PSEUDO_WRITABLE("aio-max-nr", 0644, show_aio_max_nr, store_aio_max_nr),
 	PSEUDO_FILE("aio-nr", 0444, show_aio_nr),
+	PSEUDO_WRITABLE("dir-notify-enable", 0644, show_dir_notify_enable, store_dir_notify_enable),
 	PSEUDO_FILE("file-max", 0444, show_file_max),
 	PSEUDO_FILE("file-nr", 0444, show_file_nr),
 	PSEUDO_DIR("inotify", inotify_nodes),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * fcntl, and the ioctls that every file has.
- *
- * Limits:	no directory notification.
- */
+/* fcntl, and the ioctls that every file has. */
 #include <abi/fcntl.h>
 #include <abi/ioctl.h>
 #include <arch/uaccess.h>
@@ -17,6 +13,7 @@
 #include <processor/syscall/syscall.h>
 
 #include "file.h"
+#include "notify.h"
 
 #define SETFL_MASK (O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME)
 
@@ -160,6 +157,8 @@ static long on_file(struct file *f, int fd, uint32_t cmd, uint64_t arg)
 		return filelease_set(f, fd, (uint32_t)arg);
 	case F_GETLEASE:
 		return filelease_get(f);
+	case F_NOTIFY:
+		return dnotify_set(f, fd, (uint32_t)arg);
 	default:
 		return fcntl_lock(f, fd, cmd, arg);
 	}

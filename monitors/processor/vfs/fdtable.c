@@ -20,6 +20,8 @@
 #include <processor/ipc/filelock.h>
 #include <processor/process/process.h>
 
+#include "notify.h"
+
 #define CHUNK_FDS   64u
 #define FIRST_LIMIT 64u /* descriptors of a process that has no task yet */
 
@@ -274,6 +276,7 @@ static void file_close(struct files *fs, struct file *f)
 	 */
 	if (filelock_any_posix())
 		filelock_drop(f, fs);
+	notify_dir_end(f, fs);
 	if (f->ops->closed)
 		f->ops->closed(f);
 	file_put(f);

@@ -3,10 +3,13 @@
  * Watches of files, and the queues of events.
  *
  * Flow:	see notify.h. A watched inode has one mark, found by the inode and by the path of a
- *		directory, with the watches that instances have of it.
+ *		directory, with the watches that instances have of it, and those of descriptors
+ *		(F_NOTIFY), whose files' owners are signalled at once.
  * Invariants:	a mark holds one reference of its inode, so the inode stays the file's only one. The
  *		last other reference of one that has lost its last name is IN_DELETE_SELF.
  *		A queue has at most notify_max_events and an IN_Q_OVERFLOW behind them.
+ *		A watch of a descriptor goes before the file does: its table has the file open, or
+ *		a thread that is closing it there, or adding the watch, holds the file.
  * Locking:	lock guards everything here. inodes are put without it.
  */
 #include "notify.h"
@@ -20,6 +23,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
+#include <processor/ipc/async.h>
 #include <processor/process/process.h>
 
 #define BUCKETS 256u
@@ -49,12 +53,15 @@ struct mark {
 struct watch {
 	struct list_head mark_link, group_link;
 	struct mark *mark;
-	struct notify_group *group;
-	int32_t wd;
+	struct notify_group *group; /* NULL: of a descriptor */
+	int32_t wd;                 /* or the descriptor */
 	uint32_t mask;
+
+	struct file *file;         /* of a descriptor: the directory; not counted */
+	const struct files *table; /* where it is open; an address only */
 };
 
-uint32_t notify_nr_watches;
+uint32_t notify_nr_watches, notify_nr_dir_watches;
 uint32_t notify_max_events = 16384, notify_max_groups = 128, notify_max_watches = 65536;
 
 static struct spinlock lock = SPINLOCK_INIT("notify", RANK_SPIN_MONITOR);
@@ -217,9 +224,15 @@ static void watch_free_locked(struct watch *w, struct list_head *gone)
 	assert_spin_held(&lock);
 	list_del(&w->mark_link);
 	list_del(&w->group_link);
-	ASSERT(w->group->nr_watches > 0 && notify_nr_watches > 0);
-	w->group->nr_watches--;
+	ASSERT(notify_nr_watches > 0);
 	WRITE_ONCE(notify_nr_watches, notify_nr_watches - 1);
+	if (w->group) {
+		ASSERT(w->group->nr_watches > 0);
+		w->group->nr_watches--;
+	} else {
+		ASSERT(notify_nr_dir_watches > 0);
+		WRITE_ONCE(notify_nr_dir_watches, notify_nr_dir_watches - 1);
+	}
 	kmem_free(w);
 	if (!list_empty(&m->watches))
 		return;
@@ -241,6 +254,28 @@ static void put_gone(struct list_head *gone)
 	}
 }
 
+/* The owner of a directory that is open gets the signal of F_SETSIG, or SIGIO. */
+static void signal_owner_locked(const struct watch *w)
+{
+	const struct file_owner owner = async_owner(w->file);
+
+	assert_spin_held(&lock);
+	async_tell(&owner, async_signal(w->file), w->wd, POLL_MSG);
+}
+
+static bool is_once(const struct watch *w)
+{
+	return w->group ? w->mask & IN_ONESHOT : !(w->mask & NOTIFY_MULTISHOT);
+}
+
+static void watch_end_locked(struct watch *w, struct list_head *gone)
+{
+	assert_spin_held(&lock);
+	if (w->group)
+		queue_locked(w->group, w->wd, IN_IGNORED, 0, NULL);
+	watch_free_locked(w, gone);
+}
+
 /* The watches of @m that want it get the event; the last of them may end with it. */
 static void tell_locked(struct mark *m, uint32_t mask, uint32_t cookie, const char *name,
 			struct list_head *gone)
@@ -249,13 +284,14 @@ static void tell_locked(struct mark *m, uint32_t mask, uint32_t cookie, const ch
 
 	assert_spin_held(&lock);
 	list_for_each_entry_safe(w, tmp, &m->watches, mark_link) {
-		if (!(w->mask & mask & IN_ALL_EVENTS))
+		if (!(w->mask & mask & NOTIFY_EVENTS))
 			continue;
-		queue_locked(w->group, w->wd, mask, cookie, name);
-		if (w->mask & IN_ONESHOT) {
-			queue_locked(w->group, w->wd, IN_IGNORED, 0, NULL);
-			watch_free_locked(w, gone);
-		}
+		if (w->group)
+			queue_locked(w->group, w->wd, mask, cookie, name);
+		else
+			signal_owner_locked(w);
+		if (is_once(w))
+			watch_end_locked(w, gone);
 	}
 }
 
@@ -265,10 +301,9 @@ static void tell_gone_locked(struct mark *m, struct list_head *gone)
 
 	assert_spin_held(&lock);
 	list_for_each_entry_safe(w, tmp, &m->watches, mark_link) {
-		if (w->mask & IN_DELETE_SELF)
+		if (w->group && (w->mask & IN_DELETE_SELF))
 			queue_locked(w->group, w->wd, IN_DELETE_SELF, 0, NULL);
-		queue_locked(w->group, w->wd, IN_IGNORED, 0, NULL);
-		watch_free_locked(w, gone);
+		watch_end_locked(w, gone);
 	}
 }
 
@@ -379,6 +414,9 @@ static void move_locked(struct inode *from, const char *old, struct inode *to, c
 	struct mark *m;
 
 	assert_spin_held(&lock);
+	m = from == to ? mark_of_locked(from) : NULL;
+	if (m)
+		tell_locked(m, NOTIFY_RENAME | is_dir, cookie, old, gone);
 	m = mark_of_locked(from);
 	if (m)
 		tell_locked(m, IN_MOVED_FROM | is_dir, cookie, old, gone);
@@ -518,64 +556,80 @@ static int change_locked(struct watch *w, uint32_t mask)
 	return w->wd;
 }
 
-/* @m is new, and used unless the inode has one. */
-static int add_locked(struct notify_group *g, struct mark *m, struct watch *w, uint32_t mask)
+/* A mark that nothing knows; NULL: no memory. @text of a directory, or NULL. */
+static struct mark *mark_create(struct kmem_account *account, struct inode *inode, const char *text)
 {
-	struct mark *old = mark_of_locked(m->inode);
+	struct mark *m = kmem_alloc(account, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->inode = inode;
+	list_init(&m->watches);
+	m->text = text ? kmem_strdup(account, text) : NULL;
+	if (!text || m->text)
+		return m;
+	kmem_free(m);
+	return NULL;
+}
+
+/* One that was not needed, or NULL. */
+static void mark_free(struct mark *m)
+{
+	kmem_free(m ? m->text : NULL);
+	kmem_free(m);
+}
+
+/* @w is one of the inode of *@m, a new mark: taken over, unless the inode has one. */
+static void attach_locked(struct mark **m, struct watch *w)
+{
+	struct mark *mark = mark_of_locked((*m)->inode);
 
 	assert_spin_held(&lock);
-	if (!old) {
-		list_add_tail(&m->link, &marks);
-		hlist_add_head(&m->by_inode, inode_bucket(m->inode));
-		if (m->text)
-			hlist_add_head(&m->by_text, text_bucket(m->text, strlen(m->text)));
-		inode_get(m->inode);
-		__atomic_store_n(&m->inode->watch, &notify_watch, __ATOMIC_RELAXED);
-		old = m;
+	if (!mark) {
+		mark = *m;
+		*m = NULL;
+		list_add_tail(&mark->link, &marks);
+		hlist_add_head(&mark->by_inode, inode_bucket(mark->inode));
+		if (mark->text)
+			hlist_add_head(&mark->by_text, text_bucket(mark->text, strlen(mark->text)));
+		inode_get(mark->inode);
+		__atomic_store_n(&mark->inode->watch, &notify_watch, __ATOMIC_RELAXED);
 	}
-	w->mark = old;
-	w->group = g;
-	w->wd = ++g->last_wd;
-	w->mask = mask;
-	list_add(&w->mark_link, &old->watches);
-	list_add_tail(&w->group_link, &g->watches);
-	g->nr_watches++;
+	w->mark = mark;
+	list_add(&w->mark_link, &mark->watches);
 	WRITE_ONCE(notify_nr_watches, notify_nr_watches + 1);
-	return w->wd;
 }
 
 int notify_add(struct notify_group *g, const struct path *at, uint32_t mask)
 {
 	struct kmem_account *account = kmem_account_of(g);
-	struct mark *m = kmem_alloc(account, sizeof(*m)), *old;
+	struct mark *m = mark_create(account, at->inode, inode_is_dir(at->inode) ? at->text : NULL);
+	struct mark *old;
 	struct watch *w = kmem_alloc(account, sizeof(*w)), *known;
 	int ret = m && w ? 0 : -ENOMEM;
 
 	if (!ret) {
-		m->inode = at->inode;
-		list_init(&m->watches);
-		if (inode_is_dir(at->inode))
-			m->text = kmem_strdup(account, at->text);
-		if (inode_is_dir(at->inode) && !m->text)
-			ret = -ENOMEM;
-	}
-	if (!ret) {
 		spin_lock(&lock);
 		old = mark_of_locked(at->inode);
 		known = old ? watch_of_locked(g, old) : NULL;
-		if (known)
+		if (known) {
 			ret = change_locked(known, mask);
-		else
-			ret = may_watch_locked(g) ? add_locked(g, m, w, mask) : -ENOSPC;
-		if (!known && ret > 0) {
+		} else if (!may_watch_locked(g)) {
+			ret = -ENOSPC;
+		} else {
+			w->group = g;
+			w->wd = ++g->last_wd;
+			w->mask = mask;
+			list_add_tail(&w->group_link, &g->watches);
+			g->nr_watches++;
+			attach_locked(&m, w);
+			ret = w->wd;
 			w = NULL;
-			m = old ? m : NULL;
 		}
 		spin_unlock(&lock);
 	}
 	kmem_free(w);
-	kmem_free(m ? m->text : NULL);
-	kmem_free(m);
+	mark_free(m);
 	return ret;
 }
 
@@ -596,4 +650,65 @@ int notify_remove(struct notify_group *g, int wd)
 	spin_unlock(&lock);
 	put_gone(&gone);
 	return found ? 0 : -EINVAL;
+}
+
+/* --- open directories -------------------------------------------------------------------- */
+
+static struct watch *watch_of_file_locked(const struct file *f, const struct files *table)
+{
+	const struct mark *m = mark_of_locked(f->inode);
+	struct watch *w;
+
+	assert_spin_held(&lock);
+	if (!m)
+		return NULL;
+	list_for_each_entry(w, &m->watches, mark_link) {
+		if (w->file == f && w->table == table)
+			return w;
+	}
+	return NULL;
+}
+
+int notify_dir_add(struct file *f, const struct files *table, int fd, const char *text,
+		   uint32_t mask)
+{
+	struct mark *m = mark_create(kmem_current(), f->inode, text);
+	struct watch *w = kmem_alloc(kmem_current(), sizeof(*w)), *known;
+	const int err = m && w ? 0 : -ENOMEM;
+
+	ASSERT(inode_is_dir(f->inode));
+	if (!err) {
+		spin_lock(&lock);
+		known = watch_of_file_locked(f, table);
+		if (known) {
+			known->wd = fd;
+			known->mask |= mask;
+		} else {
+			w->file = f;
+			w->table = table;
+			w->wd = fd;
+			w->mask = mask;
+			list_init(&w->group_link);
+			WRITE_ONCE(notify_nr_dir_watches, notify_nr_dir_watches + 1);
+			attach_locked(&m, w);
+			w = NULL;
+		}
+		spin_unlock(&lock);
+	}
+	kmem_free(w);
+	mark_free(m);
+	return err;
+}
+
+void notify_dir_end_slow(struct file *f, const struct files *table)
+{
+	LIST_HEAD(gone);
+	struct watch *w;
+
+	spin_lock(&lock);
+	w = watch_of_file_locked(f, table);
+	if (w)
+		watch_free_locked(w, &gone);
+	spin_unlock(&lock);
+	put_gone(&gone);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Changes of files, told to those who watch them: inotify.
+ * Changes of files, told to those who watch them: inotify, and F_NOTIFY of directories.
  *
  * Flow:	an operation on a file that has worked calls one of the functions below. Nothing is
  *		done while nothing is watched. Else the watches of the inode get the event, and
@@ -23,7 +23,8 @@
 
 /* A watched inode has this as its inode.watch. */
 extern const struct inode_watch notify_watch;
-extern uint32_t notify_nr_watches; /* atomic */
+extern uint32_t notify_nr_watches;     /* atomic: of both kinds */
+extern uint32_t notify_nr_dir_watches; /* atomic: F_NOTIFY */
 
 static inline bool notify_is_on(void)
 {
@@ -90,5 +91,32 @@ void notify_untake(struct notify_group *g, struct notify_event *e);
 uint64_t notify_bytes(struct notify_group *g); /* for FIONREAD */
 struct waitqueue *notify_wait(struct notify_group *g);
 
+/* --- F_NOTIFY (dnotify.c) -------------------------------------------------------------- */
+
+/* Beside IN_*, in a watch of an open directory: a new name in the same directory. */
+#define NOTIFY_RENAME    0x1000u
+#define NOTIFY_MULTISHOT 0x10000u /* it stays */
+#define NOTIFY_EVENTS    (IN_ALL_EVENTS | NOTIFY_RENAME)
+
+/*
+ * fcntl(@fd, F_NOTIFY, @arg) of @f, which the caller holds: DN_*. -ENOTDIR, -EINVAL, -ENOMEM.
+ */
+int dnotify_set(struct file *f, int fd, uint32_t arg) __must_check;
+/*
+ * Directory @f, open as @fd in @table and now found at @text (NULL: it has been removed), is
+ * watched for @mask, and for what it was watched before. -ENOMEM
+ */
+int notify_dir_add(struct file *f, const struct files *table, int fd, const char *text,
+		   uint32_t mask) __must_check;
+void notify_dir_end_slow(struct file *f, const struct files *table);
+/* A descriptor of @f in @table has been closed, or its watch is to end. */
+static inline void notify_dir_end(struct file *f, const struct files *table)
+{
+	if (unlikely(READ_ONCE(notify_nr_dir_watches)) && f->inode)
+		notify_dir_end_slow(f, table);
+}
+
 /* /proc/sys/fs/inotify */
 extern uint32_t notify_max_events, notify_max_groups, notify_max_watches; /* atomic */
+/* /proc/sys/fs/dir-notify-enable: F_NOTIFY works. */
+extern uint32_t dnotify_enabled; /* atomic */

@@ -424,7 +424,9 @@ static long small_struct(struct worker *w, char kind)
 			     (unsigned int)ONE_OF(w, 0, 0, (int)EPOLLET, EPOLLONESHOT, 1 << 28));
 		p[1] = (int)draw(w, 100);
 		return place(w, (char *)p, 12);
-	case 'k': /* flock */
+	case 'k': /* flock, or for F_NOTIFY a set of events */
+		if (chance(w, 10))
+			return (long)draw(w, 64) | (chance(w, 50) ? 0x80000000L : 0);
 		p[0] = (int)ONE_OF(w, 0, 1, 2, 1 << 16, 2 << 16, 7, -1);
 		((long *)p)[1] = chance(w, 70) ? small_number(w) : edge_number(w);
 		((long *)p)[2] = chance(w, 70) ? small_number(w) : edge_number(w);
@@ -525,8 +527,10 @@ static long number_kind(struct worker *w, char kind)
 	case 'D': /* milliseconds */
 		return chance(w, 90) ? (long)draw(w, 20) : ONE_OF(w, -1, INT_MIN, INT_MAX);
 	case 'C':
-		return chance(w, 85) ? (long)draw(w, 17)
-				     : (chance(w, 70) ? 1024 + (long)draw(w, 20) : edge_number(w));
+		return chance(w, 85)   ? (long)draw(w, 17)
+		       : chance(w, 20) ? 1026 /* F_NOTIFY */
+		       : chance(w, 70) ? 1024 + (long)draw(w, 20)
+				       : edge_number(w);
 	case 'I':
 		return chance(w, 75) ? 0x5401 + (long)draw(w, 0x60)
 				     : ONE_OF(w, 0x80045430, 0x40045431, 0x80045439, 0x5441, 0x541b,
