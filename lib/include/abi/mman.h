@@ -2,6 +2,9 @@
 /* Memory: Linux's <asm/mman.h>, <linux/mman.h>, <linux/memfd.h>. */
 #pragma once
 
+#include <lib/compiler.h>
+#include <stdint.h>
+
 /* mmap(), mprotect() */
 #define PROT_NONE      0x0u
 #define PROT_READ      0x1u
@@ -77,3 +80,12 @@
 #define MFD_HUGETLB       0x4u
 #define MFD_NOEXEC_SEAL   0x8u
 #define MFD_EXEC          0x10u
+
+/* cachestat() */
+struct linux_cachestat_range { /* bytes; no length: up to the end */
+	uint64_t off, len;
+};
+struct linux_cachestat { /* pages */
+	uint64_t nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted;
+};
+static_assert(sizeof(struct linux_cachestat) == 40, "struct cachestat is ABI");

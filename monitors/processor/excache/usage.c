@@ -12,12 +12,14 @@
  *		instruction more, and the dirty bits, which the CPU sets, are always true.  Reading
  *		takes time with the size of the cache instead. So one thread at a time looks, at
  *		most a tenth of the time; a thread that asks all the time waits, and disturbs others
- *		little. A set's lock is held for MAPS_MAX mappings of each line at most.
+ *		little. A set's lock is held for MAPS_MAX mappings of each line at most. Questions
+ *		for one object look at no page table, and do not wait.
  */
 #include "usage.h"
 
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
+#include <kernel/panic.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 
@@ -122,4 +124,71 @@ void memory_usage(struct memory_usage *u)
 	}
 	*u = scan.last;
 	mutex_unlock(&scan.lock);
+}
+
+/* --- one object ------------------------------------------------------------------------ */
+
+/* *@stored: pages in lines that their owner has, too. */
+static void count_line_locked(const struct line *line, struct object_usage *u, uint64_t *stored)
+{
+	assert_spin_held(&set_of_line(line)->lock);
+	if (line->state == LINE_FILLING)
+		return;
+	u->cached++;
+	u->dirty += (line->file_dirty & FILE_DIRTY) != 0;
+	u->writeback += (line->file_dirty & FILE_WRITING) != 0;
+	if (line->obj->kind == OBJECT_SHARED)
+		*stored += object_stored(line->obj, line->pgoff);
+}
+
+static void count_page(struct object *obj, uint64_t pgoff, struct object_usage *u, uint64_t *stored)
+{
+	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
+	const struct line *line;
+
+	spin_lock(&set->lock);
+	line = set_find_locked(set, obj, pgoff);
+	if (line)
+		count_line_locked(line, u, stored);
+	spin_unlock(&set->lock);
+}
+
+static void count_lines_of(struct cache_set *set, const struct object *obj, uint64_t first,
+			   uint64_t end, struct object_usage *u, uint64_t *stored)
+{
+	const struct line *line;
+
+	spin_lock(&set->lock);
+	list_for_each_entry(line, &set->resident, set_link) {
+		if (line->obj == obj && line->pgoff - first < end - first)
+			count_line_locked(line, u, stored);
+	}
+	list_for_each_entry(line, &set->inflight, set_link) {
+		if (line->obj == obj && line->pgoff - first < end - first)
+			count_line_locked(line, u, stored);
+	}
+	spin_unlock(&set->lock);
+}
+
+void object_usage(struct object *obj, uint64_t first, uint64_t end, struct object_usage *u)
+{
+	uint64_t stored = 0, all;
+
+	ASSERT(obj->kind != OBJECT_ANON);
+	*u = (struct object_usage){ 0 };
+	if (first >= end)
+		return;
+	if (end - first <= excache.nr_sets) {
+		for (uint64_t page = first; page < end; page++)
+			count_page(obj, page, u, &stored);
+	} else {
+		for (uint32_t i = 0; i < excache.nr_sets; i++)
+			count_lines_of(&excache.sets[i], obj, first, end, u, &stored);
+	}
+	if (obj->kind != OBJECT_SHARED)
+		return;
+	spin_lock(&obj->lock);
+	all = page_bits_count(&obj->stored, first, end);
+	spin_unlock(&obj->lock);
+	u->away = all - MIN(all, stored); /* fewer, if some have gone meanwhile */
 }

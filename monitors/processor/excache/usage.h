@@ -8,6 +8,8 @@
 
 #include <lib/types.h>
 
+struct object;
+
 struct memory_usage {
 	/* Lines of the ExCache. */
 	uint64_t dirty;     /* hold what their owner does not have, not yet on their way to it */
@@ -24,3 +26,17 @@ struct memory_usage {
  * looked just before: threads only.
  */
 void memory_usage(struct memory_usage *u);
+
+struct object_usage {    /* pages of a part of a file, or of shared memory */
+	uint64_t cached; /* in a line */
+	/* Of a file that changes: stored to through mappings; on their way to its memory node. */
+	uint64_t dirty, writeback;
+	uint64_t away; /* of shared memory: at their owners, and in no line */
+};
+
+/*
+ * Of pages [first, end) of @obj, which is none of private memory and which the caller holds. Exact
+ * for all that does not change during the call. Takes as long as one look-up of each page or of
+ * each line of the cache, whichever are fewer; with one set's lock at a time.
+ */
+void object_usage(struct object *obj, uint64_t first, uint64_t end, struct object_usage *u);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * System calls on the contents of whole files: fallocate, copy_file_range, sync and its kin,
- * readahead.
+ * readahead, cachestat.
  */
 #include <abi/fcntl.h>
+#include <abi/mman.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <mm/slab.h>
+#include <processor/excache/usage.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -242,6 +244,73 @@ long sys_readahead(const struct syscall_args *args)
 	if (IS_ERR(f))
 		return PTR_ERR(f);
 	ret = !file_readable(f) ? -EBADF : (f->attr.mode & S_IFMT) != S_IFREG ? -EINVAL : 0;
+	file_put(f);
+	return ret;
+}
+
+/* --- cachestat ----------------------------------------------------------------------- */
+
+/* May the caller know? Those who may write, so that nobody learns what others read. */
+static int may_count(struct file *f)
+{
+	struct file_attr attr;
+	struct fs_cred cred;
+	int err;
+
+	if (file_writable(f) || !f->inode)
+		return 0;
+	err = inode_getattr(f->inode, &attr);
+	if (err)
+		return err;
+	process_cred(&cred);
+	if (attr.uid == cred.uid || capable(CAP_FOWNER))
+		return 0;
+	return inode_permission(f->mnt, f->inode, &cred, &attr, FS_MAY_WRITE) ? -EPERM : 0;
+}
+
+static void count_cached(struct file *f, const struct linux_cachestat_range *r,
+			 struct linux_cachestat *out)
+{
+	const uint64_t last = r->len ? (r->off + r->len - 1) >> PAGE_SHIFT : UINT64_MAX;
+	const uint64_t max = ((uint64_t)INT64_MAX >> PAGE_SHIFT) + 1;
+	struct object_usage u;
+
+	*out = (struct linux_cachestat){ 0 };
+	if (!f->object)
+		return;
+	object_usage(f->object, r->off >> PAGE_SHIFT, MIN(last, max - 1) + 1, &u);
+	out->nr_cache = u.cached;
+	out->nr_dirty = u.dirty;
+	out->nr_writeback = u.writeback;
+	out->nr_evicted = u.away;
+}
+
+/*
+ * cachestat(fd, range, stat, flags): of this processor's cache. Pages of shared memory that only
+ * the memory nodes have are the evicted ones, as on Linux those that are swapped.
+ */
+long sys_cachestat(const struct syscall_args *args)
+{
+	struct linux_cachestat_range range;
+	struct linux_cachestat stat;
+	struct file *f = fd_get((int)args->a[0]);
+	long ret;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	if (f->flags & O_PATH)
+		ret = -EBADF;
+	else if (copy_from_user(&range, (const void __user *)args->a[1], sizeof(range)))
+		ret = -EFAULT;
+	else
+		ret = may_count(f);
+	if (!ret && (uint32_t)args->a[3])
+		ret = -EINVAL;
+	if (!ret) {
+		count_cached(f, &range, &stat);
+		if (copy_to_user((void __user *)args->a[2], &stat, sizeof(stat)))
+			ret = -EFAULT;
+	}
 	file_put(f);
 	return ret;
 }

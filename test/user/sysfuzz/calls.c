@@ -108,6 +108,7 @@ static const struct hint hints[] = {
 	{ "signalfd", "fm8", 6 },
 	{ "signalfd4", "fm8x", 6 },
 	{ "fallocate", "fNll", 12 },
+	{ "cachestat", "fqpN", 8 },
 	{ "getrandom", "blN", 6 },
 	{ "setpgid", "PP", 6 },
 	{ "getpgid", "P", 4 },
