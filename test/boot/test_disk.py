@@ -274,7 +274,7 @@ def test_calls(tmp_path):
     """
     programs = [build_programs() / "glibc-static" / name for name in ("diskcalls", "xattrs")]
     others = [build_programs() / "glibc-static" / name
-              for name in ("cachestats", "dnotifys", "fifos", "inotifys", "leases")]
+              for name in ("cachestats", "dnotifys", "fifos", "inotifys", "leases", "resolves")]
     roots, binds = (build_programs() / "glibc-static" / name for name in ("roots", "binds"))
     tree = image.Tree()
     for path in (*programs, *others, roots, binds):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Opening files, descriptors, locks of files: Linux's <linux/fcntl.h>, <linux/fs.h>,
- * <linux/falloc.h>, <linux/uio.h>.
+ * <linux/falloc.h>, <linux/openat2.h>, <linux/uio.h>.
  */
 #pragma once
 
@@ -43,6 +43,14 @@
 #define AT_STATX_FORCE_SYNC 0x2000u
 #define AT_STATX_DONT_SYNC  0x4000u
 #define AT_STATX_SYNC_TYPE  0x6000u
+
+/* openat2() */
+#define RESOLVE_NO_XDEV       0x1u
+#define RESOLVE_NO_MAGICLINKS 0x2u
+#define RESOLVE_NO_SYMLINKS   0x4u
+#define RESOLVE_BENEATH       0x8u
+#define RESOLVE_IN_ROOT       0x10u
+#define RESOLVE_CACHED        0x20u
 
 /* access() */
 #define F_OK 0u

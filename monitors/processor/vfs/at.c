@@ -51,8 +51,6 @@ static int base_dir(struct at_path *at, int dfd)
 {
 	int err;
 
-	if (at->text[0] == '/')
-		return 0;
 	if (dfd == AT_FDCWD)
 		err = fs_state_cwd(fs_current(), &at->dir);
 	else
@@ -69,12 +67,13 @@ static int begin(struct at_path *at, int dfd)
 	int err;
 
 	process_cred(&at->cred);
+	at->resolve = 0;
 	at->dir = (struct path){ 0 };
 	at->base = (struct walk_base){ .cred = &at->cred, .mounts = fs_current()->mounts };
 	err = fs_state_root(fs_current(), &at->root);
 	if (!err && at->root.inode)
 		at->base.root = &at->root;
-	if (!err)
+	if (!err && at->text[0] != '/')
 		err = base_dir(at, dfd);
 	if (err)
 		at_put(at);
@@ -104,6 +103,12 @@ int at_text(struct at_path *at, const char *text)
 	at->dir = at->root = (struct path){ 0 };
 	at->text = kstrdup(text);
 	return at->text ? begin(at, AT_FDCWD) : -ENOMEM;
+}
+
+int at_restrict(struct at_path *at, int dfd, uint32_t resolve)
+{
+	at->resolve = resolve;
+	return (resolve & RESOLVE_IN_ROOT) && at->text[0] == '/' ? base_dir(at, dfd) : 0;
 }
 
 void at_put(struct at_path *at)

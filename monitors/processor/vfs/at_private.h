@@ -13,6 +13,7 @@ struct at_path {
 	struct fs_cred cred;
 	struct path dir, root;
 	struct walk_base base;
+	uint32_t resolve; /* RESOLVE_* of openat2() */
 };
 
 /*
@@ -23,6 +24,8 @@ struct at_path {
 int at_get(struct at_path *at, int dfd, uint64_t upath, bool empty_ok) __must_check;
 /* The same for a path in kernel memory, from the working directory. */
 int at_text(struct at_path *at, const char *text) __must_check;
+/* Restrict the walk of @at, with @dfd as for at_get(). The errors of that; at_put() is due. */
+int at_restrict(struct at_path *at, int dfd, uint32_t resolve) __must_check;
 void at_put(struct at_path *at);
 
 /* at_get() and path_walk() in one. */

@@ -216,8 +216,11 @@ int path_at_fd(int dfd, const char *rel, struct path *from, char **name) __must_
  */
 int path_lookup(const char *path, uint32_t flags, uint32_t access, struct file_attr *attr,
 		char *realpath) __must_check;
-/* openat(2) for the calling process, up to the descriptor; ERR_PTR. */
-struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode);
+/*
+ * openat(2) for the calling process, up to the descriptor; @resolve of openat2(2), without
+ * RESOLVE_CACHED. ERR_PTR.
+ */
+struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode, uint32_t resolve);
 /*
  * The same of a path in kernel memory, for the kernel's own use; no O_PATH, and no other flags that
  * openat() refuses.

@@ -270,6 +270,13 @@ static struct file *create_and_open(const struct fs_cred *cred, const struct wal
 	return f;
 }
 
+static int walk(const struct at_path *at, uint32_t flags, uint32_t access, struct walk_result *res)
+{
+	if (at->resolve)
+		return path_resolve(&at->base, at->resolve, at->text, flags, access, res);
+	return path_walk(&at->base, at->text, flags, access, res);
+}
+
 /* O_TMPFILE: @path is the directory. */
 static struct file *open_tmpfile(const struct at_path *at, uint32_t flags, uint32_t mode)
 {
@@ -281,7 +288,7 @@ static struct file *open_tmpfile(const struct at_path *at, uint32_t flags, uint3
 
 	if ((flags & O_ACCMODE) == O_RDONLY)
 		return ERR_PTR(-EINVAL);
-	err = path_walk(&at->base, at->text, WALK_DIRECTORY, FS_MAY_WRITE | FS_MAY_EXEC, &res);
+	err = walk(at, WALK_DIRECTORY, FS_MAY_WRITE | FS_MAY_EXEC, &res);
 	if (err)
 		return ERR_PTR(err);
 	if (!res.at.inode->ops->tmpfile) {
@@ -347,18 +354,18 @@ static struct file *open_once(struct at_path *at, uint32_t flags, uint32_t mode,
 {
 	const bool excl = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
 	struct walk_result res;
-	uint32_t walk = 0;
+	uint32_t how = 0;
 	struct file *f;
 	int err;
 
 	/* With O_EXCL the last component is not followed: a link there is something that exists. */
 	if ((flags & O_NOFOLLOW) || excl)
-		walk |= WALK_NOFOLLOW;
+		how |= WALK_NOFOLLOW;
 	if (flags & O_DIRECTORY)
-		walk |= WALK_DIRECTORY;
+		how |= WALK_DIRECTORY;
 	if (flags & O_CREAT)
-		walk |= WALK_CREATE;
-	err = path_walk(&at->base, at->text, walk, 0, &res);
+		how |= WALK_CREATE;
+	err = walk(at, how, 0, &res);
 	if (err)
 		return ERR_PTR(err);
 	if (res.at.text && (flags & O_CREAT) && at->text[strlen(at->text) - 1] == '/')
@@ -367,7 +374,8 @@ static struct file *open_once(struct at_path *at, uint32_t flags, uint32_t mode,
 		f = open_existing(&at->cred, &res.at, flags);
 	else
 		f = create_and_open(&at->cred, &res, flags, mode);
-	if (may_be_link(&res, flags, excl, PTR_ERR(f))) {
+	/* A restricted walk has seen the link, or sees it when it is tried again. */
+	if (!at->resolve && may_be_link(&res, flags, excl, PTR_ERR(f))) {
 		err = follow_last(at, &res);
 		*followed = !err;
 		if (!err)
@@ -409,7 +417,7 @@ struct file *path_open(const char *text, uint32_t flags, uint32_t mode)
 	return f;
 }
 
-struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode)
+struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode, uint32_t resolve)
 {
 	struct at_path at;
 	struct file *f;
@@ -425,7 +433,8 @@ struct file *path_open_at(int dfd, uint64_t upath, uint32_t flags, uint32_t mode
 	err = at_get(&at, dfd, upath, false);
 	if (err)
 		return ERR_PTR(err);
-	f = open_text(&at, flags, mode);
+	err = at_restrict(&at, dfd, resolve);
+	f = err ? ERR_PTR(err) : open_text(&at, flags, mode);
 	at_put(&at);
 	return f;
 }

@@ -67,6 +67,13 @@ struct walk_base {
 int path_walk(const struct walk_base *base, const char *text, uint32_t flags, uint32_t access,
 	      struct walk_result *res) __must_check;
 /*
+ * The same under restrictions @how, RESOLVE_* of openat2(). With RESOLVE_BENEATH or
+ * RESOLVE_IN_ROOT the walk does not leave @base->dir; with the latter an absolute path needs that,
+ * too. -ELOOP a link, -EXDEV another mount or a way out, -EAGAIN the tree has changed meanwhile.
+ */
+int path_resolve(const struct walk_base *base, uint32_t how, const char *text, uint32_t flags,
+		 uint32_t access, struct walk_result *res) __must_check;
+/*
  * Walk up to the last component, which is res->name; res->at is empty. -EEXIST, -EBUSY ... are the
  * caller's to tell: a name of "." or ".." or "/" is handed out as it is.
  */

@@ -15,7 +15,7 @@
 
 /* --- open ---------------------------------------------------------------------------- */
 
-static long do_open(int dfd, uint64_t upath, uint32_t flags, uint32_t mode)
+static long do_open(int dfd, uint64_t upath, uint32_t flags, uint32_t mode, uint32_t resolve)
 {
 	struct files *fs = files_current();
 	const int fd = files_reserve(fs, 0, flags & O_CLOEXEC);
@@ -23,7 +23,7 @@ static long do_open(int dfd, uint64_t upath, uint32_t flags, uint32_t mode)
 
 	if (fd < 0)
 		return fd;
-	f = path_open_at(dfd, upath, flags, mode);
+	f = path_open_at(dfd, upath, flags, mode, resolve);
 	if (IS_ERR(f)) {
 		files_unreserve(fs, fd);
 		return PTR_ERR(f);
@@ -35,13 +35,13 @@ static long do_open(int dfd, uint64_t upath, uint32_t flags, uint32_t mode)
 /* open(path, flags, mode) */
 long sys_open(const struct syscall_args *args)
 {
-	return do_open(AT_FDCWD, args->a[0], (uint32_t)args->a[1], (uint32_t)args->a[2]);
+	return do_open(AT_FDCWD, args->a[0], (uint32_t)args->a[1], (uint32_t)args->a[2], 0);
 }
 
 /* openat(dfd, path, flags, mode) */
 long sys_openat(const struct syscall_args *args)
 {
-	return do_open((int)args->a[0], args->a[1], (uint32_t)args->a[2], (uint32_t)args->a[3]);
+	return do_open((int)args->a[0], args->a[1], (uint32_t)args->a[2], (uint32_t)args->a[3], 0);
 }
 
 /* openat2() refuses all other flags, which openat() ignores. */
@@ -49,6 +49,10 @@ long sys_openat(const struct syscall_args *args)
 	(O_ACCMODE | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_APPEND | O_NONBLOCK |       \
 	 04030000u /* O_SYNC, O_DSYNC, O_ASYNC */ | O_DIRECT | O_LARGEFILE | O_DIRECTORY | \
 	 O_NOFOLLOW | O_NOATIME | O_CLOEXEC | O_PATH | O_TMPFILE)
+
+#define OPENAT2_RESOLVE                                                                    \
+	(RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH | \
+	 RESOLVE_IN_ROOT | RESOLVE_CACHED)
 
 /* The rest of a larger structure than we know must be zero. */
 static int rest_is_zero(uint64_t user, uint64_t len)
@@ -84,16 +88,21 @@ long sys_openat2(const struct syscall_args *args)
 	if (err)
 		return err;
 	makes = (how.flags & O_CREAT) || (how.flags & O_TMPFILE) == O_TMPFILE;
-	if ((how.flags & ~(uint64_t)OPENAT2_FLAGS) || how.resolve ||
+	if ((how.flags & ~(uint64_t)OPENAT2_FLAGS) || (how.resolve & ~(uint64_t)OPENAT2_RESOLVE) ||
 	    (makes ? how.mode & ~07777ull : how.mode))
 		return -EINVAL;
-	return do_open((int)args->a[0], args->a[1], (uint32_t)how.flags, (uint32_t)how.mode);
+	if ((how.resolve & RESOLVE_BENEATH) && (how.resolve & RESOLVE_IN_ROOT))
+		return -EINVAL;
+	if (how.resolve & RESOLVE_CACHED)
+		return -EAGAIN; /* no walk is known to need no other node */
+	return do_open((int)args->a[0], args->a[1], (uint32_t)how.flags, (uint32_t)how.mode,
+		       (uint32_t)how.resolve);
 }
 
 /* creat(path, mode) */
 long sys_creat(const struct syscall_args *args)
 {
-	return do_open(AT_FDCWD, args->a[0], O_CREAT | O_WRONLY | O_TRUNC, (uint32_t)args->a[1]);
+	return do_open(AT_FDCWD, args->a[0], O_CREAT | O_WRONLY | O_TRUNC, (uint32_t)args->a[1], 0);
 }
 
 /* --- access, readlink ---------------------------------------------------------------- */

@@ -432,6 +432,12 @@ static long small_struct(struct worker *w, char kind)
 		((long *)p)[2] = chance(w, 70) ? small_number(w) : edge_number(w);
 		p[6] = chance(w, 80) ? 0 : (int)pid(w);
 		return place(w, (char *)p, 32);
+	case 'H': /* open_how */
+		((long *)p)[0] = (long)draw(w, 3) | ONE_OF(w, 0, 0, O_CREAT, O_PATH, O_TMPFILE,
+							   O_NOFOLLOW, O_DIRECTORY, O_TRUNC);
+		((long *)p)[1] = chance(w, 60) ? 0 : (long)draw(w, 01000);
+		((long *)p)[2] = chance(w, 85) ? (long)draw(w, 32) : edge_number(w);
+		return place(w, (char *)p, 24);
 	default: /* 'q', an offset */
 		*(long *)p = chance(w, 75) ? (long)draw(w, 100000) : edge_number(w);
 		return chance(w, 25) ? 0 : place(w, (char *)p, 8);
@@ -627,6 +633,7 @@ static long pointer_kind(struct worker *w, char kind)
 	case 'e':
 	case 'k':
 	case 'q':
+	case 'H':
 		return small_struct(w, kind);
 	case 'c':
 		return clone_args(w);
@@ -674,6 +681,8 @@ long args_pick(struct worker *w, char kind)
 		return clone_flags(w);
 	case '0':
 		return 0;
+	case '2': /* the size of open_how */
+		return chance(w, 92) ? 24 : small_number(w);
 	default:
 		break;
 	}

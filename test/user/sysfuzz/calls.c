@@ -35,6 +35,7 @@ static const struct hint hints[] = {
 	{ "pwritev2", "fiNl0x", 8 },
 	{ "open", "sOo", 16 },
 	{ "openat", "fsOo", 16 },
+	{ "openat2", "fsH2", 16 },
 	{ "close", "f", 4 },
 	{ "close_range", "ffx", 1 },
 	{ "poll", "jND", 8 },
