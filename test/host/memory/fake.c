@@ -192,6 +192,7 @@ static void read_thread(void *arg)
 		thread_sleep_ns(200 * 1000);
 	} while (__atomic_load_n(&f->read_held, __ATOMIC_ACQUIRE));
 	read_finish(rd);
+	__atomic_fetch_sub(&f->reading, 1, __ATOMIC_RELEASE);
 }
 
 static int fake_read(struct memory *m, struct page_cache_read *rd, bool prefetch, bool may_sleep)
@@ -206,9 +207,12 @@ static int fake_read(struct memory *m, struct page_cache_read *rd, bool prefetch
 		read_finish(rd);
 		return 0;
 	}
+	__atomic_fetch_add(&f->reading, 1, __ATOMIC_RELAXED);
 	t = thread_create("read", read_thread, rd);
-	if (IS_ERR(t))
+	if (IS_ERR(t)) {
+		__atomic_fetch_sub(&f->reading, 1, __ATOMIC_RELAXED);
 		return -ENOMEM;
+	}
 	thread_detach(t);
 	return 0;
 }
@@ -358,6 +362,9 @@ bool fake_stop(struct fake *f)
 {
 	bool clean = true;
 
+	/* One that has answered has its references still. */
+	while (__atomic_load_n(&f->reading, __ATOMIC_ACQUIRE))
+		thread_sleep_ns(100 * 1000);
 	for (size_t i = 0; i < f->nr_mem; i++) {
 		struct memory *m = &f->mem[i];
 		struct owner_counts counts;

@@ -83,6 +83,7 @@ struct fake {
 	bool storage_away; /* for longer than anybody waits */
 	bool read_async;   /* answered by a thread, */
 	bool read_held;    /* once this is false; atomic */
+	uint32_t reading;  /* such threads; atomic */
 	int read_refused;  /* MS_READ cannot be sent */
 	/* what processors answer to MP_OOM; NULL: they are down */
 	int (*oom)(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply);
