@@ -55,8 +55,8 @@ static void reclaim_locked(struct page_cache *pc, struct cached_file *cf,
 }
 
 /*
- * The claim by the epoch that this node had, *@epoch. Storage knows the new one from now on: *@epoch
- * is to be shown if it is asked once more.
+ * The claim by the epoch that this node had, *@epoch. Storage knows the new one from now on:
+ * *@epoch is to be shown if it is asked once more.
  */
 static int claim_by_epoch(struct memory *m, struct cached_file *cf, uint64_t *epoch)
 {

@@ -238,7 +238,9 @@ def test_a_database(tmp_path):
 # Devices that mknod() makes: as those of /dev with their numbers; nothing serves the others.
 DEVICES = r"""
 b=/usr/bin/busybox
-for d in $1 /dev/shm; do
+t=/dev/shm/own
+$b mkdir $t && $b mount -t tmpfs own $t || exit 1
+for d in $1 $t; do
     cd $d && $b mkdir nodes && cd nodes || exit 1
     $b mknod null c 1 3; $b mknod zero c 1 5; $b mknod none c 250 70000; $b mknod disk b 8 1
     $b stat -c "%n %F %t:%T" null none disk
@@ -246,14 +248,15 @@ for d in $1 /dev/shm; do
     (: < none) 2>&1; (: < disk) 2>&1
     cd .. && $b rm -r nodes
 done
+cd / && $b umount $t && $b rmdir $t
 """
 DEVICES_SAID = """null character special file 1:3
 none character special file fa:11170
 disk block special file 8:1
 0
  00 00 00
-sh: line 7: can't open none: No such device or address
-sh: line 7: can't open disk: No such device or address
+sh: line 9: can't open none: No such device or address
+sh: line 9: can't open disk: No such device or address
 """
 
 
