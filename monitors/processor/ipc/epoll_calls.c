@@ -125,16 +125,12 @@ long sys_epoll_wait(const struct syscall_args *args)
 
 static long wait_masked(const struct syscall_args *args, uint64_t deadline)
 {
-	uint64_t mask;
+	long ret = signal_mask_begin_user(args->a[4], args->a[5]);
 
-	if (!args->a[4])
-		return wait(args, deadline);
-	if (args->a[5] != 8)
-		return -EINVAL;
-	if (get_user_u64(&mask, (const void __user *)args->a[4]))
-		return -EFAULT;
-	signal_mask_begin(mask);
-	return signal_mask_end(wait(args, deadline));
+	if (ret)
+		return ret;
+	ret = wait(args, deadline);
+	return args->a[4] ? signal_mask_end(ret) : ret;
 }
 
 /* epoll_pwait(epfd, events, maxevents, timeout_ms, sigmask, sigsetsize) */

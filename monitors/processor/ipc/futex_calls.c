@@ -50,14 +50,6 @@ static long wait(const uint64_t args[RESTART_ARGS])
 	return deadline == WAIT_FOREVER ? -ERESTARTSYS : signal_restart_later(wait, args);
 }
 
-/* The monotonic time at which @ns of the clock have come. */
-static uint64_t deadline_of_real(uint64_t ns)
-{
-	const uint64_t real = time_real_ns();
-
-	return time_after_ns(ns > real ? ns - real : 0);
-}
-
 /* Absolute monotonic deadline from a user's timespec; WAIT_FOREVER for none. */
 static int get_deadline(uint64_t uts, bool relative, bool real, uint64_t *deadline)
 {
@@ -66,9 +58,11 @@ static int get_deadline(uint64_t uts, bool relative, bool real, uint64_t *deadli
 
 	if (relative || !uts)
 		return user_timeout_get(uts, deadline);
+	if (real)
+		return user_real_deadline_get(uts, deadline);
 	err = user_timespec_get(uts, &ns);
 	if (!err)
-		*deadline = real ? deadline_of_real(ns) : ns;
+		*deadline = ns;
 	return err;
 }
 

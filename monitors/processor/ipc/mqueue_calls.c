@@ -433,23 +433,6 @@ long sys_mq_unlink(const struct syscall_args *args)
 
 /* --- messages ------------------------------------------------------------------------ */
 
-/* @uts: an absolute time of CLOCK_REALTIME, as monotonic time; 0: none. */
-static int get_deadline(uint64_t uts, uint64_t *deadline)
-{
-	uint64_t until, now;
-	int err;
-
-	*deadline = WAIT_FOREVER;
-	if (!uts)
-		return 0;
-	err = user_timespec_get(uts, &until);
-	if (err)
-		return err;
-	now = time_real_ns();
-	*deadline = time_now_ns() + (until > now ? until - now : 0);
-	return 0;
-}
-
 static struct mq_msg *get_msg(uint64_t ubuf, uint64_t len, uint32_t prio)
 {
 	struct mq_msg *m = kmem_alloc(kmem_current(), sizeof(*m) + len);
@@ -472,7 +455,7 @@ long sys_mq_timedsend(const struct syscall_args *args)
 	struct mq_msg *m;
 	struct mqueue *q;
 	struct file *f;
-	int err = get_deadline(args->a[4], &deadline);
+	int err = user_real_deadline_get(args->a[4], &deadline);
 
 	if (err)
 		return err;
@@ -502,7 +485,7 @@ long sys_mq_timedreceive(const struct syscall_args *args)
 	struct mq_msg *m;
 	struct mqueue *q;
 	struct file *f;
-	long ret = get_deadline(args->a[4], &deadline);
+	long ret = user_real_deadline_get(args->a[4], &deadline);
 
 	if (ret)
 		return ret;

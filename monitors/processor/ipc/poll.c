@@ -274,21 +274,6 @@ static int get_deadline(uint64_t uts, uint64_t *deadline)
 	return err;
 }
 
-/* A signal mask for the wait only, as ppoll and pselect pass it. 0: none, or it holds now. */
-static int mask_begin(uint64_t umask, uint64_t size)
-{
-	uint64_t mask;
-
-	if (!umask)
-		return 0;
-	if (size != 8)
-		return -EINVAL;
-	if (get_user_u64(&mask, (const void __user *)umask))
-		return -EFAULT;
-	signal_mask_begin(mask);
-	return 0;
-}
-
 /*
  * Write the rest of the timeout back, so that the call may begin again with it. If the memory
  * cannot be written, the call does not begin again, as on Linux.
@@ -316,7 +301,7 @@ long sys_ppoll(const struct syscall_args *args)
 	long ret = get_deadline(args->a[2], &deadline);
 
 	if (!ret)
-		ret = mask_begin(args->a[3], args->a[4]);
+		ret = signal_mask_begin_user(args->a[3], args->a[4]);
 	if (ret)
 		return ret;
 	ret = poll_user(args->a[0], (uint32_t)args->a[1], deadline);
@@ -474,7 +459,7 @@ long sys_pselect6(const struct syscall_args *args)
 		return -EFAULT;
 	ret = get_deadline(args->a[4], &deadline);
 	if (!ret)
-		ret = mask_begin(sig[0], sig[1]);
+		ret = signal_mask_begin_user(sig[0], sig[1]);
 	if (ret)
 		return ret;
 	ret = select_sets(usets, (int)args->a[0], deadline);

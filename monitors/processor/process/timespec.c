@@ -62,3 +62,19 @@ int user_timeout_get(uint64_t uts, uint64_t *deadline)
 		*deadline = time_after_ns(ns);
 	return err;
 }
+
+int user_real_deadline_get(uint64_t uts, uint64_t *deadline)
+{
+	uint64_t ns, real;
+	int err;
+
+	*deadline = WAIT_FOREVER;
+	if (!uts)
+		return 0;
+	err = user_timespec_get(uts, &ns);
+	if (err)
+		return err;
+	real = time_real_ns();
+	*deadline = time_after_ns(ns > real ? ns - real : 0);
+	return 0;
+}

@@ -24,6 +24,8 @@ int user_timeval_put(uint64_t utv, uint64_t ns) __must_check;
  * A relative timeout as the monotonic time at which it is over; no timeout (@uts 0): WAIT_FOREVER.
  */
 int user_timeout_get(uint64_t uts, uint64_t *deadline) __must_check;
+/* A time of CLOCK_REALTIME likewise, as the clock goes now. */
+int user_real_deadline_get(uint64_t uts, uint64_t *deadline) __must_check;
 /* The time left until @deadline, 0 when it is over. */
 static inline uint64_t time_left_ns(uint64_t deadline)
 {

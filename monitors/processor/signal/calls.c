@@ -110,6 +110,20 @@ static long wait_for_signal(void)
 	return -ERESTARTNOHAND;
 }
 
+int signal_mask_begin_user(uint64_t umask, uint64_t size)
+{
+	uint64_t mask;
+
+	if (!umask)
+		return 0;
+	if (size != SIGSET_SIZE)
+		return -EINVAL;
+	if (get_user_u64(&mask, (const void __user *)umask))
+		return -EFAULT;
+	signal_mask_begin(mask);
+	return 0;
+}
+
 /* rt_sigsuspend(mask, sigsetsize) */
 long sys_rt_sigsuspend(const struct syscall_args *args)
 {

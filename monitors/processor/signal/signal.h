@@ -146,6 +146,11 @@ bool signal_pending(void);
  * until that signal is delivered.
  */
 void signal_mask_begin(uint64_t mask);
+/*
+ * The same with the mask of @size bytes that the program passes at @umask, if any (not 0). 0;
+ * -EINVAL: another size; -EFAULT.
+ */
+int signal_mask_begin_user(uint64_t umask, uint64_t size) __must_check;
 long signal_mask_end(long ret);
 /* Change the mask of the calling task as rt_sigprocmask does. */
 void signal_set_mask(uint64_t mask);

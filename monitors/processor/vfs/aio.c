@@ -571,20 +571,6 @@ long sys_io_getevents(const struct syscall_args *args)
 	return get_events(args);
 }
 
-static int mask_begin(uint64_t umask, uint64_t size)
-{
-	uint64_t mask;
-
-	if (!umask)
-		return 0;
-	if (size != sizeof(mask))
-		return -EINVAL;
-	if (get_user_u64(&mask, (const void __user *)umask))
-		return -EFAULT;
-	signal_mask_begin(mask);
-	return 0;
-}
-
 /* io_pgetevents(context, min, nr, events, timeout, mask) */
 long sys_io_pgetevents(const struct syscall_args *args)
 {
@@ -595,7 +581,7 @@ long sys_io_pgetevents(const struct syscall_args *args)
 
 	if (args->a[5] && copy_from_user(&sig, (const void __user *)args->a[5], sizeof(sig)))
 		return -EFAULT;
-	ret = mask_begin(sig.mask, sig.size);
+	ret = signal_mask_begin_user(sig.mask, sig.size);
 	if (ret)
 		return ret;
 	ret = get_events(args);
