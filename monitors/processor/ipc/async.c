@@ -307,6 +307,14 @@ struct file_owner async_owner(struct file *f)
 	return owner;
 }
 
+void async_own(struct file *f)
+{
+	struct file_owner owner = async_owner(f);
+
+	if (!owner.nr && !owner_make(F_OWNER_PID, process_current()->pid, &owner))
+		async_set_owner(f, &owner);
+}
+
 void async_set_signal(struct file *f, int signo)
 {
 	const unsigned long flags = spin_lock_irqsave(&lock);

@@ -19,6 +19,8 @@ int async_switch(struct file *f, int fd, bool on) __must_check;
 /* F_SETOWN and F_GETOWN, for every kind of file. */
 void async_set_owner(struct file *f, const struct file_owner *owner);
 struct file_owner async_owner(struct file *f);
+/* The calling process owns @f, if nobody does. */
+void async_own(struct file *f);
 /* F_SETSIG and F_GETSIG: the signal, 0: SIGIO that says nothing. */
 void async_set_signal(struct file *f, int signo);
 int async_signal(struct file *f);

@@ -37,8 +37,7 @@
 
 struct inode_leases {
 	struct list_head list; /* struct file_lease */
-	unsigned int nr;       /* on the list */
-	unsigned int users;    /* these and waiting threads */
+	unsigned int users;    /* those on the list, and waiting threads */
 	uint64_t changes;      /* grows when a lease ends or becomes less; read without the lock */
 	struct waitqueue wq;
 };
@@ -130,7 +129,6 @@ static void lease_end(struct file_lease *l)
 	async_set_signal(l->file, 0);
 	l->file->lease = NULL;
 	list_del(&l->link);
-	ls->nr--;
 	kmem_free(l);
 	changed(ls);
 	put_leases(inode, ls);
@@ -227,7 +225,6 @@ static bool others_allow(const struct inode_leases *ls, const struct file *f, ui
 static int grant(struct inode_leases *ls, struct file *f, int fd, uint32_t type)
 {
 	struct file_lease *l = f->lease;
-	struct file_owner owner = async_owner(f);
 
 	assert_mutex_held(&lease_lock);
 	if (open_otherwise(f, type) || !others_allow(ls, f, type))
@@ -243,12 +240,10 @@ static int grant(struct inode_leases *ls, struct file *f, int fd, uint32_t type)
 		l->fd = fd;
 		l->type = type;
 		list_add_tail(&l->link, &ls->list);
-		ls->nr++;
 		ls->users++;
 		f->lease = l;
 	}
-	if (!owner.nr && !owner_make(F_OWNER_PID, process_current()->pid, &owner))
-		async_set_owner(f, &owner);
+	async_own(f);
 	return 0;
 }
 

@@ -65,7 +65,6 @@ static void end_unless_open(struct file *f, int fd)
 
 int dnotify_set(struct file *f, int fd, uint32_t arg)
 {
-	struct file_owner owner;
 	int err;
 
 	if (!READ_ONCE(dnotify_enabled))
@@ -76,9 +75,7 @@ int dnotify_set(struct file *f, int fd, uint32_t arg)
 	}
 	if (!f->inode || !inode_is_dir(f->inode))
 		return -ENOTDIR;
-	owner = async_owner(f);
-	if (!owner.nr && !owner_make(F_OWNER_PID, process_current()->pid, &owner))
-		async_set_owner(f, &owner);
+	async_own(f);
 	err = watch(f, fd, mask_of(arg));
 	if (!err)
 		end_unless_open(f, fd);
