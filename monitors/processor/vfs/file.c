@@ -102,7 +102,7 @@ void file_put(struct file *f)
 
 bool file_noexec(const struct file *f)
 {
-	return f->inode && (f->inode->type->noexec || mount_noexec(f->mnt));
+	return f->inode && mount_noexec(f->mnt, f->inode);
 }
 
 int file_pos(struct file *f, uint64_t *pos)

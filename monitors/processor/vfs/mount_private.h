@@ -68,8 +68,8 @@ struct mount {
 
 struct mounts { /* a namespace */
 	refcount_t refs;
-	struct mount *root;    /* mount_table_lock */
-	struct list_head list; /* the same: without the files of covered directories */
+	struct mount *root;    /* const once there, to the end of the namespace */
+	struct list_head list; /* mount_table_lock: without the files of covered directories */
 	size_t nr;             /* the same: in the list */
 	uint64_t changes;      /* mount_table_lock, read without it: mounts that came and went */
 	size_t nr_added;       /* mount_table_lock, read without it: mounts that are not first */

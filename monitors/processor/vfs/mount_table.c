@@ -101,9 +101,9 @@ void mount_write_end(struct mount *mt)
 	__atomic_sub_fetch(&mt->writers, 1, __ATOMIC_SEQ_CST);
 }
 
-bool mount_noexec(const struct mount *mt)
+bool mount_noexec(const struct mount *mt, const struct inode *inode)
 {
-	return mt && (READ_ONCE(mt->flags) & MOUNT_NOEXEC);
+	return inode->type->noexec || (mt && (READ_ONCE(mt->flags) & MOUNT_NOEXEC));
 }
 
 bool mount_nodev(const struct mount *mt)
@@ -221,11 +221,11 @@ bool mount_up(struct mount *mt, struct mount **parent, struct inode **dir)
 
 struct mount *mounts_top(const struct mounts *ns)
 {
-	struct mount *mt;
+	struct mount *mt = __atomic_load_n(&ns->root, __ATOMIC_ACQUIRE);
 
-	spin_lock(&mount_table_lock);
-	mt = ref_locked(ns->root);
-	spin_unlock(&mount_table_lock);
+	/* Every walk begins here, so no CPU waits for another one: it stays as long as @ns does. */
+	if (mt)
+		mount_get(mt);
 	return mt;
 }
 
@@ -574,8 +574,8 @@ int mount_attach_root(struct mounts *ns, struct mount *mt)
 	if (!mt->at)
 		return -ENOMEM;
 	spin_lock(&mount_table_lock);
-	ns->root = mt;
 	hook_locked(ns, mt);
+	__atomic_store_n(&ns->root, mt, __ATOMIC_RELEASE);
 	spin_unlock(&mount_table_lock);
 	return 0;
 }

@@ -314,22 +314,15 @@ static struct file *open_tmpfile(const struct at_path *at, uint32_t flags, uint3
 static int follow_last(struct at_path *at, struct walk_result *res)
 {
 	char *target;
-	ssize_t len;
 	int err = path_walk_last(&at->base, res);
 
 	if (err)
 		return err == -ENOENT ? -EEXIST : err;
 	if (res->at.inode->mode != S_IFLNK || !res->at.inode->ops->readlink)
 		return -EEXIST;
-	target = kmalloc(FS_PATH_MAX);
-	if (!target)
-		return -ENOMEM;
-	len = res->at.inode->ops->readlink(res->at.inode, target, FS_PATH_MAX - 1);
-	if (len <= 0) {
-		kfree(target);
-		return len ? (int)len : -ENOENT;
-	}
-	target[len] = '\0';
+	target = inode_link_text(res->at.inode);
+	if (IS_ERR(target))
+		return (int)PTR_ERR(target);
 	kfree(at->text);
 	at->text = target;
 	path_put(&at->dir);

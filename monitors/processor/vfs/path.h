@@ -58,6 +58,19 @@ struct walk_base {
 	const struct path *root; /* "/" of the process, if it is not that of the mounts; or NULL */
 };
 
+/*
+ * The text of a link, for the caller to kfree(). ERR_PTR(-ENOMEM); -EINVAL: it has none; -ENOENT:
+ * an empty one; what the file system answers.
+ */
+char *inode_link_text(struct inode *link);
+
+static inline bool only_slashes(const char *s)
+{
+	while (*s == '/')
+		s++;
+	return *s == '\0';
+}
+
 #define WALK_LINKS_MAX 40 /* symbolic links on the way: -ELOOP, as on Linux */
 
 /*
@@ -132,7 +145,7 @@ void mount_put(struct mount *mt); /* NULL is allowed */
 int mount_write_begin(struct mount *mt) __must_check;
 void mount_write_end(struct mount *mt);
 /* Things that are forbidden with files behind it; NULL: nothing is mounted. */
-bool mount_noexec(const struct mount *mt);
+bool mount_noexec(const struct mount *mt, const struct inode *inode);
 bool mount_nodev(const struct mount *mt);
 
 #define MOUNT_OPTIONS_MAX 512

@@ -11,7 +11,7 @@
  * See:		path.h
  */
 #include <abi/fcntl.h>
-#include <lib/errno.h>
+#include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
 
@@ -116,7 +116,6 @@ static int follow_absolute(struct resolve *r)
 static int follow(struct resolve *r, struct inode *link)
 {
 	char *target;
-	ssize_t len;
 	int err;
 
 	if ((r->how & RESOLVE_NO_SYMLINKS) || ++r->nr_links > WALK_LINKS_MAX)
@@ -124,15 +123,10 @@ static int follow(struct resolve *r, struct inode *link)
 	err = follow_magic(r, link);
 	if (err != -EINVAL)
 		return err;
-	if (!link->ops->readlink)
-		return -EINVAL;
-	target = kmalloc(FS_PATH_MAX);
-	if (!target)
-		return -ENOMEM;
-	len = link->ops->readlink(link, target, FS_PATH_MAX);
-	if (len == 0)
-		len = -ENOENT;
-	err = len < 0 ? (int)len : put_in_front(r, target, (size_t)len);
+	target = inode_link_text(link);
+	if (IS_ERR(target))
+		return (int)PTR_ERR(target);
+	err = put_in_front(r, target, strlen(target));
 	if (!err && target[0] == '/')
 		err = follow_absolute(r);
 	kfree(target);
@@ -157,13 +151,6 @@ static int next_name(struct resolve *r, char *name)
 	name[len] = '\0';
 	r->rest += len;
 	return (int)len;
-}
-
-static bool only_slashes(const char *s)
-{
-	while (*s == '/')
-		s++;
-	return *s == '\0';
 }
 
 /* May the walk go up from here? At a root that it must not leave it would stay there. */

@@ -91,7 +91,7 @@ int inode_permission(const struct mount *mt, const struct inode *inode, const st
 		if (err)
 			return err;
 	}
-	if ((access & FS_MAY_EXEC) && type == S_IFREG && (inode->type->noexec || mount_noexec(mt)))
+	if ((access & FS_MAY_EXEC) && type == S_IFREG && mount_noexec(mt, inode))
 		return -EACCES;
 	if (!access || (inode->ops->is_callers && inode->ops->is_callers(inode)))
 		return 0;
@@ -202,13 +202,6 @@ static size_t next_name(struct walk *w, const char **name)
 	len = (size_t)(strchrnul(w->rest, '/') - w->rest);
 	w->rest += len;
 	return len;
-}
-
-static bool only_slashes(const char *s)
-{
-	while (*s == '/')
-		s++;
-	return *s == '\0';
 }
 
 static bool is_dot(const char *name, size_t len)
@@ -706,10 +699,28 @@ static int follow_magic(struct walk *w, struct inode *link)
 	return 0;
 }
 
-static int follow(struct walk *w, struct inode *link)
+char *inode_link_text(struct inode *link)
 {
 	char *target;
 	ssize_t len;
+
+	if (!link->ops->readlink)
+		return ERR_PTR(-EINVAL);
+	target = kmalloc(FS_PATH_MAX);
+	if (!target)
+		return ERR_PTR(-ENOMEM);
+	len = link->ops->readlink(link, target, FS_PATH_MAX - 1);
+	if (len > 0) {
+		target[len] = '\0';
+		return target;
+	}
+	kfree(target);
+	return ERR_PTR(len ? len : -ENOENT);
+}
+
+static int follow(struct walk *w, struct inode *link)
+{
+	char *target;
 	int err;
 
 	if (++w->nr_links > WALK_LINKS_MAX)
@@ -717,15 +728,10 @@ static int follow(struct walk *w, struct inode *link)
 	err = follow_magic(w, link);
 	if (err != -EINVAL)
 		return err;
-	if (!link->ops->readlink)
-		return -EINVAL;
-	target = kmalloc(FS_PATH_MAX);
-	if (!target)
-		return -ENOMEM;
-	len = link->ops->readlink(link, target, FS_PATH_MAX);
-	if (len == 0)
-		len = -ENOENT;
-	err = len < 0 ? (int)len : put_in_front(w, target, (size_t)len);
+	target = inode_link_text(link);
+	if (IS_ERR(target))
+		return (int)PTR_ERR(target);
+	err = put_in_front(w, target, strlen(target));
 	if (!err && target[0] == '/')
 		go_to_root(w);
 	kfree(target);
