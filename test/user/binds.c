@@ -16,27 +16,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define T(e)                                                        \
-	do {                                                        \
-		errno = 0;                                          \
-		const long r_ = (long)(e);                          \
-		printf("%s = %ld%s%s\n", #e, r_, r_ < 0 ? " " : "", \
-		       r_ < 0 ? strerror(errno) : "");              \
-	} while (0)
-
 #define NOBODY 65534
 
 static const char *base, *last; /* the directory, and its own name in there */
-
-static int make(const char *path, const char *text)
-{
-	const int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0644);
-	const ssize_t len = fd < 0 ? -1 : write(fd, text, strlen(text));
-
-	if (fd >= 0)
-		close(fd);
-	return len < 0 ? -1 : 0;
-}
 
 static void show(const char *path)
 {
@@ -108,7 +90,7 @@ static void a_directory(void)
 	show("b/sub/../f");
 	show("b/sub/../../top");
 	show("b/sub/back");
-	T(make("b/new", "new"));
+	T(make_file("b/new", "new"));
 	show("d/e/new");
 	show_mounts();
 	T(chdir("b/sub"));
@@ -175,7 +157,7 @@ static void moved_out(void)
 
 static void a_file(void)
 {
-	T(make("g", "covered"));
+	T(make_file("g", "covered"));
 	T(mount("d/e/f", "g", NULL, MS_BIND, NULL));
 	show("g");
 	T(unlink("g"));
@@ -191,7 +173,7 @@ static void a_file(void)
 static void trees(void)
 {
 	T(mount("in", "d/e/sub", "tmpfs", 0, NULL));
-	T(make("d/e/sub/in", "in"));
+	T(make_file("d/e/sub/in", "in"));
 	T(mount("d", "b", NULL, MS_BIND, NULL));
 	show("b/e/sub/in");
 	show("b/e/sub/g");
@@ -234,7 +216,7 @@ static void child_of(int in, int out)
 
 	T(unshare(CLONE_NEWNS));
 	T(mount("own", "b", "tmpfs", 0, NULL));
-	T(make("b/own", "own"));
+	T(make_file("b/own", "own"));
 	T(umount2("c", 0));
 	show("c/shared");
 	fflush(stdout);
@@ -254,7 +236,7 @@ static void apart(void)
 	char c;
 
 	T(mount("shared", "c", "tmpfs", 0, NULL));
-	T(make("c/shared", "shared"));
+	T(make_file("c/shared", "shared"));
 	CHECK(!pipe(there) && !pipe(back));
 	fflush(stdout);
 	pid = fork();
@@ -264,7 +246,7 @@ static void apart(void)
 	show("b/own");
 	show("c/shared");
 	T(mount("later", "b", "tmpfs", 0, NULL));
-	T(make("b/later", "later"));
+	T(make_file("b/later", "later"));
 	fflush(stdout);
 	CHECK(write(there[1], "c", 1) == 1);
 	waitpid(pid, NULL, 0);
@@ -306,7 +288,7 @@ static void parts(void)
 	pid = (pid_t)syscall(SYS_clone, CLONE_NEWNS | SIGCHLD, 0, 0, 0, 0);
 	if (!pid) {
 		T(mount("clone", "b", "tmpfs", 0, NULL));
-		T(make("b/x", "of the clone"));
+		T(make_file("b/x", "of the clone"));
 		show("b/x");
 		CHECK(!setgid(NOBODY) && !setuid(NOBODY));
 		T(unshare(CLONE_NEWNS));
@@ -352,9 +334,9 @@ int main(int argc, char **argv)
 	T(mkdir("d/loop", 0755));
 	T(mkdir("b", 0755));
 	T(mkdir("c", 0755));
-	T(make("top", "top"));
-	T(make("d/e/f", "f"));
-	T(make("d/e/sub/g", "g"));
+	T(make_file("top", "top"));
+	T(make_file("d/e/f", "f"));
+	T(make_file("d/e/sub/g", "g"));
 	T(symlink("../top", "d/e/up"));
 	T(symlink("../../top", "d/e/sub/back"));
 	a_directory();

@@ -21,28 +21,10 @@
 #include <sys/wait.h>
 #include <sys/xattr.h>
 
-#define T(e)                                                        \
-	do {                                                        \
-		errno = 0;                                          \
-		const long r_ = (long)(e);                          \
-		printf("%s = %ld%s%s\n", #e, r_, r_ < 0 ? " " : "", \
-		       r_ < 0 ? strerror(errno) : "");              \
-	} while (0)
-
 #define NOBODY 65534
 #define RACES  100
 
 static const char *base;
-
-static int make(const char *path, const char *text)
-{
-	const int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0644);
-	const ssize_t len = fd < 0 ? -1 : write(fd, text, strlen(text));
-
-	if (fd >= 0)
-		close(fd);
-	return len < 0 ? -1 : 0;
-}
 
 static void show_file(const char *path)
 {
@@ -122,7 +104,7 @@ static void seen_where_it_is(void)
 	struct stat a, b, c;
 
 	T(mkdir("m", 0755));
-	T(make("m/under", "under"));
+	T(make_file("m/under", "under"));
 	T(stat("m", &a));
 	T(mount("src", "m", "tmpfs", 0, "size=64k,mode=750"));
 	T(stat("m", &b));
@@ -131,7 +113,7 @@ static void seen_where_it_is(void)
 	T(stat(".", &b));
 	printf("the same directory above: %d\n", c.st_dev == b.st_dev && c.st_ino == b.st_ino);
 	show_dir("m");
-	T(make("m/f", "in it"));
+	T(make_file("m/f", "in it"));
 	T(mkdir("m/d", 0755));
 	show_file("m/d/../f");
 	show_file("m/../m/./f");
@@ -197,7 +179,7 @@ static void kept_by_use(void)
 	T(umount2("m", 0));
 	/* Out of the tree at once, there for who has it. */
 	T(mount("lazy", "m", "tmpfs", 0, NULL));
-	T(make("m/f", "lazy"));
+	T(make_file("m/f", "lazy"));
 	fd = open("m/f", O_RDWR);
 	dir = open("m", O_RDONLY | O_DIRECTORY);
 	T(umount2("m", MNT_DETACH));
@@ -246,7 +228,7 @@ static void read_only(void)
 	int fd;
 
 	T(mount("ro", "m", "tmpfs", 0, NULL));
-	T(make("m/f", "text"));
+	T(make_file("m/f", "text"));
 	T(mkdir("m/d", 0755));
 	fd = open("m/f", O_WRONLY);
 	T(mount(NULL, "m", NULL, MS_REMOUNT | MS_RDONLY, NULL));
@@ -296,7 +278,7 @@ static void forbid(const char *self)
 	T(mknod("m/null", S_IFCHR | 0666, 0x103));
 	T(open("m/null", O_RDONLY));
 	T(close(open("m/null", O_PATH)));
-	T(make("m/self", "#!/bin/none\n"));
+	T(make_file("m/self", "#!/bin/none\n"));
 	T(chmod("m/self", 0755));
 	T(access("m/self", X_OK));
 	T(execv("m/self", argv));
@@ -319,7 +301,7 @@ static void in_kernels_trees(void)
 	pts = ptsname(ptm);
 	T(mount("x", "/proc/sys/kernel", "tmpfs", 0, NULL));
 	T(access("/proc/sys/kernel/ostype", R_OK));
-	T(make("/proc/sys/kernel/made", "made"));
+	T(make_file("/proc/sys/kernel/made", "made"));
 	show_file("/proc/sys/kernel/made");
 	show_file("/proc/sys/kernel/../kernel/made");
 	T(access("/proc/sys/kernel/../../uptime", R_OK));
@@ -372,7 +354,7 @@ static void executed_by_descriptor(const char *self)
 {
 	int fd, dir;
 
-	T(make("m/self", "covered"));
+	T(make_file("m/self", "covered"));
 	T(mount(self, "m/self", NULL, MS_BIND, NULL));
 	fd = open("m/self", O_RDONLY);
 	dir = open("m", O_RDONLY | O_DIRECTORY);
@@ -485,7 +467,7 @@ static void race(void)
 	for (int i = 0; i < 2; i++)
 		pthread_create(&walker[i], NULL, walk_on, &seen[i]);
 	for (int i = 0; i < RACES; i++) {
-		if (mount("race", "m", "tmpfs", 0, NULL) || make("m/f", "race") ||
+		if (mount("race", "m", "tmpfs", 0, NULL) || make_file("m/f", "race") ||
 		    mkdir("m/d", 0755))
 			failed++;
 		/* One that is in use leaves at least the tree. */

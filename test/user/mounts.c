@@ -13,14 +13,6 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 
-#define T(e)                                                        \
-	do {                                                        \
-		errno = 0;                                          \
-		const long r_ = (long)(e);                          \
-		printf("%s = %ld%s%s\n", #e, r_, r_ < 0 ? " " : "", \
-		       r_ < 0 ? strerror(errno) : "");              \
-	} while (0)
-
 static long size_of(const char *path)
 {
 	struct stat st;

@@ -17,15 +17,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define T(e)                                                        \
-	do {                                                        \
-		errno = 0;                                          \
-		const long r_ = (long)(e);                          \
-		printf("%s = %ld%s%s\n", #e, r_, r_ < 0 ? " " : "", \
-		       r_ < 0 ? strerror(errno) : "");              \
-		fflush(stdout);                                     \
-	} while (0)
-
 #define NOBODY 65534
 #define RACES  100
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,6 +35,26 @@ __attribute__((noreturn, format(printf, 1, 2))) static inline void die(const cha
 		if (!(cond))                                                           \
 			die("%s:%d: %s (errno %d)", __FILE__, __LINE__, #cond, errno); \
 	} while (0)
+
+/* Do it, and print what it was and what came of it. */
+#define T(e)                                                        \
+	do {                                                        \
+		errno = 0;                                          \
+		const long r_ = (long)(e);                          \
+		printf("%s = %ld%s%s\n", #e, r_, r_ < 0 ? " " : "", \
+		       r_ < 0 ? strerror(errno) : "");              \
+	} while (0)
+
+/* A new file with @text. -1, and errno. */
+static inline int make_file(const char *path, const char *text)
+{
+	const int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0644);
+	const ssize_t len = fd < 0 ? -1 : write(fd, text, strlen(text));
+
+	if (fd >= 0)
+		close(fd);
+	return len < 0 ? -1 : 0;
+}
 
 /* Repeatable numbers. */
 static inline uint64_t next_random(uint64_t *state)
