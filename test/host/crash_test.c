@@ -26,19 +26,12 @@
 #include <lib/prng.h>
 
 #include "../../fs/ext4/group.h"
+#include "image_kit.h"
 #include "logdisk.h"
 
 #define NR_FILES   24u
 #define NR_OPS     1500u /* enough for the smallest log to wrap */
 #define FIRST_TIME 1700000000u
-
-#define MUST(cond)                                                         \
-	do {                                                               \
-		if (!(cond)) {                                             \
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond); \
-			abort();                                           \
-		}                                                          \
-	} while (0)
 
 static const struct geometry {
 	const char *name;
@@ -81,27 +74,13 @@ struct world {
 	ext4_tid_t tid;
 };
 
-static int run(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int run(const char *fmt, ...)
-{
-	char cmd[1024];
-	va_list ap;
-	int status;
-
-	va_start(ap, fmt);
-	vsnprintf(cmd, sizeof(cmd), fmt, ap);
-	va_end(ap);
-	status = system(cmd);
-	return status < 0 ? status : status >> 8;
-}
-
 static void make_image(struct world *w, const struct geometry *g)
 {
-	strcpy(w->dir, access("/dev/shm", W_OK) ? "/tmp/crash.XXXXXX" : "/dev/shm/crash.XXXXXX");
-	MUST(mkdtemp(w->dir) != NULL);
-	MUST(!run("cd %s && mkdir t && cd t && for i in $(seq 10 %u); do : >f$i; done && cd .. && "
-		  "PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F -d t %s image %s >/dev/null",
-		  w->dir, 9 + NR_FILES, g->options, g->size));
+	image_dir(w->dir, "crash");
+	MUST(!shell(
+		"cd %s && mkdir t && cd t && for i in $(seq 10 %u); do : >f$i; done && cd .. && "
+		"PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F -d t %s image %s >/dev/null",
+		w->dir, 9 + NR_FILES, g->options, g->size));
 }
 
 static char *path_of(const struct world *w, const char *name)
@@ -438,11 +417,11 @@ static void check_image(struct world *w, const char *name, uint32_t at_least)
 	struct fs *fs = NULL;
 
 	EXPECT_EQ(w->t,
-		  run("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >%s 2>&1", path_of(w, name),
-		      path_of(w, "log")),
+		  shell("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >%s 2>&1", path_of(w, name),
+			path_of(w, "log")),
 		  0);
 	if (w->t->nr_failed)
-		run("cat %s >&2", path_of(w, "log"));
+		shell("cat %s >&2", path_of(w, "log"));
 	EXPECT_EQ(w->t, ext4_mount(logdisk_bd(d), NULL, &fs), 0);
 	if (fs) {
 		check_state(w, container_of(fs, struct ext4_fs, base), at_least);
@@ -462,10 +441,10 @@ static void one_cut(struct world *w, size_t at, uint64_t seed)
 			at_least = i;
 	}
 	logdisk_crash(w->disk, at, seed, path_of(w, "theirs"));
-	run("cp %s %s", path_of(w, "theirs"), path_of(w, "ours"));
+	shell("cp %s %s", path_of(w, "theirs"), path_of(w, "ours"));
 	EXPECT_LE(w->t,
-		  run("PATH=$PATH:/usr/sbin:/sbin e2fsck -p %s >%s 2>&1", path_of(w, "theirs"),
-		      path_of(w, "log")),
+		  shell("PATH=$PATH:/usr/sbin:/sbin e2fsck -p %s >%s 2>&1", path_of(w, "theirs"),
+			path_of(w, "log")),
 		  1);
 	check_image(w, "theirs", at_least);
 
@@ -509,7 +488,7 @@ static void finish(struct world *w)
 	logdisk_close(w->disk);
 	free(w->history);
 	free(busy);
-	run("rm -rf %s", w->dir);
+	shell("rm -rf %s", w->dir);
 }
 
 static uint32_t nr_images(void)

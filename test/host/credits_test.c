@@ -22,15 +22,8 @@
 
 #include "../../fs/ext4/ext4_write.h"
 #include "../../fs/ext4/journal_priv.h"
+#include "image_kit.h"
 #include "logdisk.h"
-
-#define MUST(cond)                                                         \
-	do {                                                               \
-		if (!(cond)) {                                             \
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond); \
-			abort();                                           \
-		}                                                          \
-	} while (0)
 
 /* Groups as small as can be, so that what a step frees lies in different ones. */
 static const char *const shapes[] = {
@@ -49,20 +42,6 @@ struct fixture {
 	uint32_t block_size;
 	bool stop; /* atomic */
 };
-
-static int run(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int run(const char *fmt, ...)
-{
-	char cmd[1024];
-	va_list ap;
-	int status;
-
-	va_start(ap, fmt);
-	vsnprintf(cmd, sizeof(cmd), fmt, ap);
-	va_end(ap);
-	status = system(cmd);
-	return status < 0 ? status : status >> 8;
-}
 
 static struct fs_change *change(void)
 {
@@ -92,11 +71,10 @@ static void start(struct fixture *r, struct ktest *t, const char *options)
 
 	memset(r, 0, sizeof(*r));
 	r->t = t;
-	strcpy(r->dir,
-	       access("/dev/shm", W_OK) ? "/tmp/credits.XXXXXX" : "/dev/shm/credits.XXXXXX");
-	MUST(mkdtemp(r->dir) != NULL);
+	image_dir(r->dir, "credits");
 	snprintf(image, sizeof(image), "%s/image", r->dir);
-	MUST(!run("PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F %s %s 16M >/dev/null", options, image));
+	MUST(!shell("PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F %s %s 16M >/dev/null", options,
+		    image));
 	mount_image(r, image);
 }
 
@@ -111,12 +89,7 @@ static void finish(struct fixture *r, const char *name)
 	snprintf(image, sizeof(image), "%s/%s", r->dir, name);
 	logdisk_save(r->disk, image);
 	logdisk_close(r->disk);
-	EXPECT_EQ(r->t, run("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >%s/log 2>&1", image, r->dir),
-		  0);
-	if (r->t->nr_failed)
-		run("cat %s/log >&2; echo files in %s >&2", r->dir, r->dir);
-	else if (!strcmp(name, "image"))
-		run("rm -rf %s", r->dir);
+	image_is_clean(r->t, r->dir, name, !strcmp(name, "image"));
 }
 
 static struct fs_inode *make(struct fs_inode *dir, const char *name, uint32_t mode)

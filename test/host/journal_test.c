@@ -20,18 +20,11 @@
 
 #include "../../fs/ext4/group.h"
 #include "../../fs/ext4/journal_priv.h"
+#include "image_kit.h"
 #include "logdisk.h"
 #include <shim/shim.h>
 
 #define NR_BLOCKS 64u
-
-#define MUST(cond)                                                         \
-	do {                                                               \
-		if (!(cond)) {                                             \
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond); \
-			abort();                                           \
-		}                                                          \
-	} while (0)
 
 struct fixture {
 	struct ktest *t;
@@ -41,20 +34,6 @@ struct fixture {
 	uint64_t first; /* of NR_BLOCKS neighbours */
 	uint32_t ino;
 };
-
-static int run(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int run(const char *fmt, ...)
-{
-	char cmd[1024];
-	va_list ap;
-	int status;
-
-	va_start(ap, fmt);
-	vsnprintf(cmd, sizeof(cmd), fmt, ap);
-	va_end(ap);
-	status = system(cmd);
-	return status < 0 ? status : status >> 8;
-}
 
 static const char *path_of(const struct fixture *r, const char *name)
 {
@@ -68,14 +47,12 @@ static const char *path_of(const struct fixture *r, const char *name)
 
 static void make_image(struct fixture *r, const char *options)
 {
-	strcpy(r->dir,
-	       access("/dev/shm", W_OK) ? "/tmp/journal.XXXXXX" : "/dev/shm/journal.XXXXXX");
-	MUST(mkdtemp(r->dir) != NULL);
-	MUST(!run("cd %s && mkdir t && : >t/g1 && : >t/g2 && : >t/g3 && "
-		  "dd if=/dev/zero bs=65536 count=4 2>/dev/null "
-		  "| tr '\\000' x >t/file && "
-		  "PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F -b 1024 -d t %s image 8M >/dev/null",
-		  r->dir, options));
+	image_dir(r->dir, "journal");
+	MUST(!shell("cd %s && mkdir t && : >t/g1 && : >t/g2 && : >t/g3 && "
+		    "dd if=/dev/zero bs=65536 count=4 2>/dev/null "
+		    "| tr '\\000' x >t/file && "
+		    "PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F -b 1024 -d t %s image 8M >/dev/null",
+		    r->dir, options));
 }
 
 static int try_mount(struct fixture *r, bool writable)
@@ -121,7 +98,7 @@ static void finish(struct fixture *r)
 	if (r->fs)
 		fs_unmount(&r->fs->base);
 	logdisk_close(r->disk);
-	run("rm -rf %s", r->dir);
+	shell("rm -rf %s", r->dir);
 }
 
 /* The power goes off behind event @at, and the disk is mounted again. */
@@ -448,8 +425,8 @@ static void without_a_journal(struct ktest *t)
 	EXPECT_EQ(t, on_disk(&r, 4), 78u);
 	logdisk_save(r.disk, path_of(&r, "image"));
 	EXPECT_EQ(t,
-		  run("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >/dev/null 2>&1",
-		      path_of(&r, "image")),
+		  shell("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >/dev/null 2>&1",
+			path_of(&r, "image")),
 		  0);
 	finish(&r);
 }
@@ -585,8 +562,8 @@ static void inode_bitmaps(struct ktest *t)
 	r.fs = NULL;
 	logdisk_save(r.disk, path_of(&r, "image"));
 	EXPECT_EQ(t,
-		  run("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >/dev/null 2>&1",
-		      path_of(&r, "image")),
+		  shell("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >/dev/null 2>&1",
+			path_of(&r, "image")),
 		  0);
 	finish(&r);
 }
@@ -616,14 +593,15 @@ static void journals_of_debugfs(struct ktest *t)
 		r.fs = NULL;
 		b = r.first;
 		logdisk_save(r.disk, path_of(&r, "image"));
-		MUST(!run("cd %s && dd if=/dev/urandom of=a bs=1024 count=2 2>/dev/null && "
-			  "printf '\\300\\073\\071\\230' | dd of=a conv=notrunc 2>/dev/null && "
-			  "dd if=/dev/urandom of=b bs=1024 count=2 2>/dev/null && "
-			  "printf '%s\\njw -b %llu,%llu a\\njw -b %llu,%llu b\\njw -r %llu\\n"
-			  "jw -b %llu,%llu a\\njc\\n' >cmds && PATH=$PATH:/usr/sbin:/sbin "
-			  "debugfs -w -f cmds image >/dev/null 2>&1 && cp image ref && "
-			  "{ PATH=$PATH:/usr/sbin:/sbin e2fsck -p ref >/dev/null || [ $? = 1 ]; }",
-			  r.dir, foreign[i].open, b, b + 1, b + 2, b + 3, b + 3, b + 8, b + 9));
+		MUST(!shell(
+			"cd %s && dd if=/dev/urandom of=a bs=1024 count=2 2>/dev/null && "
+			"printf '\\300\\073\\071\\230' | dd of=a conv=notrunc 2>/dev/null && "
+			"dd if=/dev/urandom of=b bs=1024 count=2 2>/dev/null && "
+			"printf '%s\\njw -b %llu,%llu a\\njw -b %llu,%llu b\\njw -r %llu\\n"
+			"jw -b %llu,%llu a\\njc\\n' >cmds && PATH=$PATH:/usr/sbin:/sbin "
+			"debugfs -w -f cmds image >/dev/null 2>&1 && cp image ref && "
+			"{ PATH=$PATH:/usr/sbin:/sbin e2fsck -p ref >/dev/null || [ $? = 1 ]; }",
+			r.dir, foreign[i].open, b, b + 1, b + 2, b + 3, b + 3, b + 8, b + 9));
 		logdisk_close(r.disk);
 		r.disk = logdisk_open(path_of(&r, "image"));
 		MUST(!try_mount(&r, true));
@@ -634,13 +612,13 @@ static void journals_of_debugfs(struct ktest *t)
 		r.fs = NULL;
 		logdisk_save(r.disk, path_of(&r, "image"));
 		EXPECT_EQ(t,
-			  run("cd %s && for i in image ref; do dd if=$i bs=1024 skip=%llu "
-			      "count=%u 2>/dev/null >$i.part; done; cmp image.part ref.part",
-			      r.dir, b, NR_BLOCKS),
+			  shell("cd %s && for i in image ref; do dd if=$i bs=1024 skip=%llu "
+				"count=%u 2>/dev/null >$i.part; done; cmp image.part ref.part",
+				r.dir, b, NR_BLOCKS),
 			  0);
 		EXPECT_EQ(t,
-			  run("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >/dev/null 2>&1",
-			      path_of(&r, "image")),
+			  shell("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >/dev/null 2>&1",
+				path_of(&r, "image")),
 			  0);
 		finish(&r);
 	}

@@ -18,15 +18,8 @@
 #include <lib/name_tie.h>
 
 #include "../../fs/ext4/ext4_priv.h"
+#include "image_kit.h"
 #include "logdisk.h"
-
-#define MUST(cond)                                                         \
-	do {                                                               \
-		if (!(cond)) {                                             \
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond); \
-			abort();                                           \
-		}                                                          \
-	} while (0)
 
 /* Behind 150 letters x: all have the hash of the first one. */
 #define NR_X 150
@@ -89,8 +82,7 @@ static void start(struct fixture *r, struct ktest *t)
 
 	memset(r, 0, sizeof(*r));
 	r->t = t;
-	strcpy(r->dir, "/tmp/listing.XXXXXX");
-	MUST(mkdtemp(r->dir) != NULL);
+	image_dir(r->dir, "listing");
 	snprintf(image, sizeof(image), "%s/image", r->dir);
 	snprintf(cmd, sizeof(cmd),
 		 "PATH=$PATH:/usr/sbin:/sbin; mke2fs -q -F -t ext4 -b 1024 %s 8M && "

@@ -17,15 +17,8 @@
 #include <lib/prng.h>
 
 #include "../../fs/ext4/ext4_write.h"
+#include "image_kit.h"
 #include "logdisk.h"
-
-#define MUST(cond)                                                         \
-	do {                                                               \
-		if (!(cond)) {                                             \
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond); \
-			abort();                                           \
-		}                                                          \
-	} while (0)
 
 static const char *const shapes[] = {
 	"-t ext4 -b 1024 -J size=1",
@@ -42,20 +35,6 @@ struct fixture {
 	struct fs_inode *root;
 };
 
-static int run(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int run(const char *fmt, ...)
-{
-	char cmd[1024];
-	va_list ap;
-	int status;
-
-	va_start(ap, fmt);
-	vsnprintf(cmd, sizeof(cmd), fmt, ap);
-	va_end(ap);
-	status = system(cmd);
-	return status < 0 ? status : status >> 8;
-}
-
 static const struct fs_change as_user = { .uid = 1000, .now.sec = 1700000000 };
 static const struct fs_change as_root = { .privileged = true, .now.sec = 1700000000 };
 
@@ -68,11 +47,10 @@ static void start(struct fixture *r, struct ktest *t, const char *options)
 
 	memset(r, 0, sizeof(*r));
 	r->t = t;
-	strcpy(r->dir,
-	       access("/dev/shm", W_OK) ? "/tmp/promise.XXXXXX" : "/dev/shm/promise.XXXXXX");
-	MUST(mkdtemp(r->dir) != NULL);
+	image_dir(r->dir, "promise");
 	snprintf(image, sizeof(image), "%s/image", r->dir);
-	MUST(!run("PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F %s %s 16M >/dev/null", options, image));
+	MUST(!shell("PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F %s %s 16M >/dev/null", options,
+		    image));
 	r->disk = logdisk_open(image);
 	MUST(!ext4_mount(logdisk_bd(r->disk), &opt, &r->fs));
 	r->root = fs_inode_get(r->fs, r->fs->root_ino, FS_ANY_GEN);
@@ -89,12 +67,7 @@ static void finish(struct fixture *r)
 	snprintf(image, sizeof(image), "%s/image", r->dir);
 	logdisk_save(r->disk, image);
 	logdisk_close(r->disk);
-	EXPECT_EQ(r->t, run("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >%s/log 2>&1", image, r->dir),
-		  0);
-	if (r->t->nr_failed)
-		run("cat %s/log >&2; echo files in %s >&2", r->dir, r->dir);
-	else
-		run("rm -rf %s", r->dir);
+	image_is_clean(r->t, r->dir, "image", true);
 }
 
 static struct fs_inode *make(struct fixture *r, const char *name)

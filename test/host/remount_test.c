@@ -17,15 +17,8 @@
 
 #include "../../fs/ext4/group.h"
 #include "../../fs/ext4/journal.h"
+#include "image_kit.h"
 #include "logdisk.h"
-
-#define MUST(cond)                                                         \
-	do {                                                               \
-		if (!(cond)) {                                             \
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond); \
-			abort();                                           \
-		}                                                          \
-	} while (0)
 
 #define FILE_LEN 65536u
 
@@ -42,20 +35,6 @@ struct fixture {
 	struct fs *fs;
 	struct fs_inode *root;
 };
-
-static int run(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int run(const char *fmt, ...)
-{
-	char cmd[1024];
-	va_list ap;
-	int status;
-
-	va_start(ap, fmt);
-	vsnprintf(cmd, sizeof(cmd), fmt, ap);
-	va_end(ap);
-	status = system(cmd);
-	return status < 0 ? status : status >> 8;
-}
 
 static const char *path_of(const struct fixture *r, const char *name)
 {
@@ -100,10 +79,9 @@ static void start_sized(struct fixture *r, struct ktest *t, const char *options,
 {
 	memset(r, 0, sizeof(*r));
 	r->t = t;
-	strcpy(r->dir, "/tmp/remount.XXXXXX");
-	MUST(mkdtemp(r->dir) != NULL);
-	MUST(!run("PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F %s %s %s >/dev/null", options,
-		  path_of(r, "image"), size));
+	image_dir(r->dir, "remount");
+	MUST(!shell("PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F %s %s %s >/dev/null", options,
+		    path_of(r, "image"), size));
 	MUST(!mount_image(r));
 }
 
@@ -123,19 +101,19 @@ static void unmount(struct fixture *r)
 /* e2fsck has nothing to say. */
 static void expect_clean(struct fixture *r)
 {
-	const int status = run("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >%s/log 2>&1",
-			       path_of(r, "image"), r->dir);
+	const int status = shell("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s >%s/log 2>&1",
+				 path_of(r, "image"), r->dir);
 
 	EXPECT_EQ(r->t, status, 0);
 	if (status)
-		run("cat %s >&2", path_of(r, "log"));
-	EXPECT_EQ(r->t, run("grep -qE 'Clear|Free|orphan|IGNORED' %s", path_of(r, "log")), 1);
+		shell("cat %s >&2", path_of(r, "log"));
+	EXPECT_EQ(r->t, shell("grep -qE 'Clear|Free|orphan|IGNORED' %s", path_of(r, "log")), 1);
 }
 
 static void finish(struct fixture *r)
 {
 	if (!r->t->nr_failed)
-		run("rm -rf %s", r->dir);
+		shell("rm -rf %s", r->dir);
 	else
 		fprintf(stderr, "files in %s\n", r->dir);
 }
@@ -151,7 +129,7 @@ static void cut(struct fixture *r)
 
 static void use_crashed(struct fixture *r)
 {
-	run("mv %s/crashed %s/image", r->dir, r->dir);
+	shell("mv %s/crashed %s/image", r->dir, r->dir);
 }
 
 static struct fs_inode *make_file(struct fixture *r, const char *name, struct fs_stat *st)
@@ -320,9 +298,9 @@ static void hostile_chains(struct ktest *t)
 		fs_inode_put(make_file(&r, "b", &st));
 		EXPECT_EQ(t, st.ino, 13u);
 		unmount(&r);
-		MUST(!run("printf 'ssv last_orphan %s\\n%s\\n' >%s/cmds && "
-			  "PATH=$PATH:/usr/sbin:/sbin debugfs -w -f %s/cmds %s >/dev/null 2>&1",
-			  chains[i].first, chains[i].links, r.dir, r.dir, path_of(&r, "image")));
+		MUST(!shell("printf 'ssv last_orphan %s\\n%s\\n' >%s/cmds && "
+			    "PATH=$PATH:/usr/sbin:/sbin debugfs -w -f %s/cmds %s >/dev/null 2>&1",
+			    chains[i].first, chains[i].links, r.dir, r.dir, path_of(&r, "image")));
 		EXPECT_EQ(t, mount_image(&r), -EUCLEAN);
 		EXPECT_STREQ(t, r.why, chains[i].why);
 		finish(&r);

@@ -19,15 +19,8 @@
 #include <lib/string.h>
 #include <shim/shim.h>
 
+#include "image_kit.h"
 #include "logdisk.h"
-
-#define MUST(cond)                                                         \
-	do {                                                               \
-		if (!(cond)) {                                             \
-			fprintf(stderr, "line %d: %s\n", __LINE__, #cond); \
-			abort();                                           \
-		}                                                          \
-	} while (0)
 
 #define NR_PAGES  4u
 #define NR_PIECES 300u /* extents of a file in pieces */
@@ -51,20 +44,6 @@ struct fixture {
 
 static uint8_t data[NR_PAGES * 4096] __attribute__((aligned(4096)));
 static void *const pages[NR_PAGES] = { data, data + 4096, data + 8192, data + 12288 };
-
-static int run(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int run(const char *fmt, ...)
-{
-	char cmd[1024];
-	va_list ap;
-	int status;
-
-	va_start(ap, fmt);
-	vsnprintf(cmd, sizeof(cmd), fmt, ap);
-	va_end(ap);
-	status = system(cmd);
-	return status < 0 ? status : status >> 8;
-}
 
 static const struct fs_change *change(void)
 {
@@ -94,23 +73,22 @@ static void start(struct fixture *r, struct ktest *t, const char *options)
 {
 	memset(r, 0, sizeof(*r));
 	r->t = t;
-	strcpy(r->dir, "/tmp/shortage.XXXXXX");
-	MUST(mkdtemp(r->dir) != NULL);
-	MUST(!run("PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F %s %s/image 24M >/dev/null", options,
-		  r->dir));
+	image_dir(r->dir, "shortage");
+	MUST(!shell("PATH=$PATH:/usr/sbin:/sbin mke2fs -q -F %s %s/image 24M >/dev/null", options,
+		    r->dir));
 	mount_image(r);
 	memset(data, 'x', sizeof(data));
 }
 
 static void check_image(struct fixture *r)
 {
-	const int status =
-		run("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s/image >%s/log 2>&1", r->dir, r->dir);
+	const int status = shell("PATH=$PATH:/usr/sbin:/sbin e2fsck -fn %s/image >%s/log 2>&1",
+				 r->dir, r->dir);
 
 	EXPECT_EQ(r->t, status, 0);
 	if (status)
-		run("cat %s/log >&2", r->dir);
-	EXPECT_EQ(r->t, run("grep -qE 'Clear|Free|orphan|IGNORED' %s/log", r->dir), 1);
+		shell("cat %s/log >&2", r->dir);
+	EXPECT_EQ(r->t, shell("grep -qE 'Clear|Free|orphan|IGNORED' %s/log", r->dir), 1);
 }
 
 static void unmount(struct fixture *r)
@@ -130,7 +108,7 @@ static void finish(struct fixture *r)
 	unmount(r);
 	check_image(r);
 	if (!r->t->nr_failed)
-		run("rm -rf %s", r->dir);
+		shell("rm -rf %s", r->dir);
 	else
 		fprintf(stderr, "files in %s\n", r->dir);
 }
