@@ -208,6 +208,60 @@ bool tcpip_interface(unsigned int i, struct tcpip_interface *out)
 	return at;
 }
 
+/* --- groups */
+
+struct netif *netif_of_index_locked(uint32_t index)
+{
+	struct interface *i = interfaces;
+
+	assert_mutex_held(&stack_mutex);
+	while (i && i->index != index)
+		i = i->next;
+	return i ? &i->netif : NULL;
+}
+
+uint32_t index_of_netif(const struct netif *netif)
+{
+	const struct interface *i = netif->state;
+
+	return i->index;
+}
+
+int tcpip_join(uint32_t interface, const uint8_t addr[16])
+{
+	struct netif *netif;
+	ip_addr_t ip;
+	err_t err = ERR_IF;
+
+	name_to_ip(addr, &ip);
+	stack_lock();
+	netif = netif_of_index_locked(interface);
+	if (netif && IP_IS_V4(&ip))
+		err = igmp_joingroup_netif(netif, ip_2_ip4(&ip));
+	else if (netif)
+		err = mld6_joingroup_netif(netif, ip_2_ip6(&ip));
+	stack_unlock();
+	if (!netif)
+		return -ENODEV;
+	return err == ERR_OK ? 0 : -ENOBUFS;
+}
+
+void tcpip_leave(uint32_t interface, const uint8_t addr[16])
+{
+	struct netif *netif;
+	ip_addr_t ip;
+
+	name_to_ip(addr, &ip);
+	stack_lock();
+	netif = netif_of_index_locked(interface);
+	/* An error: it is no member, so there is nothing to leave. */
+	if (netif && IP_IS_V4(&ip))
+		(void)igmp_leavegroup_netif(netif, ip_2_ip4(&ip));
+	else if (netif)
+		(void)mld6_leavegroup_netif(netif, ip_2_ip6(&ip));
+	stack_unlock();
+}
+
 /* --- frames in */
 
 static void rx_free(struct pbuf *p)

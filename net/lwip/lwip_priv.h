@@ -20,6 +20,10 @@ void stack_init(void);
 
 /* interface.c: the init call, for tests: it opens the cards. */
 int interfaces_start(void);
+struct netif;
+/* The card with this index, or NULL; and the other way round. */
+struct netif *netif_of_index_locked(uint32_t index) __must_hold(&stack_mutex);
+uint32_t index_of_netif(const struct netif *netif);
 void interfaces_kick_locked(void) __must_hold(&stack_mutex);
 
 /* stack.c: IPv4 is ::ffff:a.b.c.d. */

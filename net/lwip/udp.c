@@ -32,6 +32,8 @@ static void on_receive(void *arg, struct udp_pcb *pcb, struct pbuf *p, const ip_
 	assert_mutex_held(&stack_mutex);
 	ip_to_name(addr, from.addr);
 	ip_to_name(ip_current_dest_addr(), to.addr);
+	if (ip_addr_ismulticast(ip_current_dest_addr()))
+		to.scope_id = index_of_netif(ip_current_input_netif());
 	if (p->next)
 		copy = kmalloc(p->tot_len);
 	if (copy)
@@ -73,27 +75,66 @@ int tcpip_port_open(const struct tcpip_name *local, tcpip_received_t received, v
 	return err == ERR_USE ? -EADDRINUSE : -ENOBUFS;
 }
 
+/* By @netif; NULL: by the way to @ip. */
+static err_t send_locked(struct tcpip_port *u, const ip_addr_t *ip, uint16_t port,
+			 struct netif *netif, const void *data, size_t len)
+	__must_hold(&stack_mutex)
+{
+	struct pbuf *p = pbuf_alloc(PBUF_TRANSPORT, (u16_t)len, PBUF_RAM);
+	err_t err;
+
+	assert_mutex_held(&stack_mutex);
+	if (!p)
+		return ERR_MEM;
+	err = pbuf_take(p, data, (u16_t)len);
+	if (err == ERR_OK)
+		err = netif ? udp_sendto_if(u->pcb, p, ip, port, netif)
+			    : udp_sendto(u->pcb, p, ip, port);
+	pbuf_free(p);
+	return err;
+}
+
+static int errno_of(err_t err)
+{
+	if (err == ERR_OK)
+		return 0;
+	return err == ERR_RTE ? -ENETUNREACH : -ENOBUFS;
+}
+
 int tcpip_port_send(struct tcpip_port *u, const struct tcpip_name *to, const void *data, size_t len)
 {
-	struct pbuf *p;
 	ip_addr_t ip;
-	err_t err = ERR_MEM;
+	err_t err;
 
 	if (len > MAX_DATAGRAM)
 		return -EMSGSIZE;
 	name_to_ip(to->addr, &ip);
 	stack_lock();
-	p = pbuf_alloc(PBUF_TRANSPORT, (u16_t)len, PBUF_RAM);
-	if (p) {
-		err = pbuf_take(p, data, (u16_t)len);
-		if (err == ERR_OK)
-			err = udp_sendto(u->pcb, p, &ip, to->port);
-		pbuf_free(p);
+	err = send_locked(u, &ip, to->port, NULL, data, len);
+	stack_unlock();
+	return errno_of(err);
+}
+
+int tcpip_port_send_group(struct tcpip_port *u, const struct tcpip_name *to, uint32_t interface,
+			  uint8_t hops, const void *data, size_t len)
+{
+	struct netif *netif;
+	ip_addr_t ip;
+	err_t err = ERR_RTE;
+
+	if (len > MAX_DATAGRAM)
+		return -EMSGSIZE;
+	name_to_ip(to->addr, &ip);
+	stack_lock();
+	netif = netif_of_index_locked(interface);
+	if (netif && IP_IS_V6(&ip))
+		ip6_addr_assign_zone(ip_2_ip6(&ip), IP6_MULTICAST, netif);
+	if (netif) {
+		udp_set_multicast_ttl(u->pcb, hops);
+		err = send_locked(u, &ip, to->port, netif, data, len);
 	}
 	stack_unlock();
-	if (err == ERR_OK)
-		return 0;
-	return err == ERR_RTE ? -ENETUNREACH : -ENOBUFS;
+	return errno_of(err);
 }
 
 void tcpip_port_close(struct tcpip_port *u)

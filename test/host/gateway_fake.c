@@ -52,7 +52,7 @@ static struct mutex stack_mutex = MUTEX_INIT(stack_mutex, "fake stack", RANK_NET
 static struct tcpip_conn *conns;
 static struct tcpip_listener *listeners;
 static struct tcpip_port *ports;
-static bool has_card;
+static bool has_card, has_route = true;
 static void (*change_fn)(void);
 
 static const uint8_t own[16] = { [10] = 0xff, 0xff, 10, 0, 2, 15 };
@@ -69,6 +69,11 @@ void outside_card(bool there)
 	if (change_fn)
 		change_fn();
 	mutex_unlock(&stack_mutex);
+}
+
+void outside_route(bool there)
+{
+	has_route = there;
 }
 
 /* --- cards */
@@ -103,6 +108,8 @@ bool tcpip_interface(unsigned int i, struct tcpip_interface *out)
 					 .prefix4 = 24,
 					 .addr4 = { 10, 0, 2, 15 },
 					 .gateway4 = { 10, 0, 2, 2 } };
+	if (!has_route)
+		memset(out->gateway4, 0, sizeof(out->gateway4));
 	return true;
 }
 
@@ -432,6 +439,79 @@ int tcpip_port_send(struct tcpip_port *p, const struct tcpip_name *to, const voi
 		p->received(p->arg, to, &here, data, len);
 	mutex_unlock(&stack_mutex);
 	return 0;
+}
+
+/* --- groups */
+
+static struct {
+	int joined; /* less what was left */
+	struct outside_group_sent sent;
+} groups;
+
+int tcpip_join(uint32_t interface, const uint8_t addr[16])
+{
+	if (interface != TCPIP_FIRST_IF_INDEX)
+		return -ENODEV;
+	mutex_lock(&stack_mutex);
+	groups.joined++;
+	mutex_unlock(&stack_mutex);
+	return 0;
+}
+
+void tcpip_leave(uint32_t interface, const uint8_t addr[16])
+{
+	mutex_lock(&stack_mutex);
+	groups.joined--;
+	mutex_unlock(&stack_mutex);
+}
+
+int outside_joined(void)
+{
+	int n;
+
+	mutex_lock(&stack_mutex);
+	n = groups.joined;
+	mutex_unlock(&stack_mutex);
+	return n;
+}
+
+int tcpip_port_send_group(struct tcpip_port *p, const struct tcpip_name *to, uint32_t interface,
+			  uint8_t hops, const void *data, size_t len)
+{
+	mutex_lock(&stack_mutex);
+	groups.sent.nr++;
+	groups.sent.hops = hops;
+	groups.sent.interface = interface;
+	groups.sent.port = to->port;
+	groups.sent.len = len;
+	mutex_unlock(&stack_mutex);
+	return 0;
+}
+
+struct outside_group_sent outside_group_sent(void)
+{
+	struct outside_group_sent sent;
+
+	mutex_lock(&stack_mutex);
+	sent = groups.sent;
+	mutex_unlock(&stack_mutex);
+	return sent;
+}
+
+void outside_says_to_group(const uint8_t addr[16], uint16_t port, const void *data, size_t len)
+{
+	struct tcpip_name to = { .port = port, .scope_id = TCPIP_FIRST_IF_INDEX };
+	const struct tcpip_name from = peer_name(4000);
+
+	memcpy(to.addr, addr, sizeof(to.addr));
+	mutex_lock(&stack_mutex);
+	for (struct tcpip_port *p = ports; p; p = p->next) {
+		if (p->name.port == port) {
+			p->received(p->arg, &from, &to, data, len);
+			break;
+		}
+	}
+	mutex_unlock(&stack_mutex);
 }
 
 void tcpip_port_close(struct tcpip_port *p)

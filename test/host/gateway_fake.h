@@ -20,6 +20,8 @@ enum {
 
 /* This node has a card from now on, or has none. */
 void outside_card(bool there);
+/* The card's router is known, as it is at first, or is not. */
+void outside_route(bool there);
 uint8_t outside_byte(size_t i);
 /* Connect from 10.1.1.1:4000 to @port. NULL: refused. */
 struct tcpip_conn *outside_dial(uint16_t port);
@@ -30,5 +32,18 @@ size_t outside_heard(struct tcpip_conn *c, void *buf, size_t len);
 int outside_closed(struct tcpip_conn *c);
 /* The same of the newest connection to @port; -1: there was none. */
 int outside_last_closed(uint16_t port);
+/* How often groups were joined, less how often they were left. */
+int outside_joined(void);
+/* The newest datagram to a group that went out, and how many did. */
+struct outside_group_sent {
+	unsigned int nr;
+	uint32_t interface;
+	uint16_t port;
+	uint8_t hops;
+	size_t len;
+};
+struct outside_group_sent outside_group_sent(void);
+/* A datagram from 10.1.1.1:4000 to a group. */
+void outside_says_to_group(const uint8_t addr[16], uint16_t port, const void *data, size_t len);
 /* Listeners and datagram ports. */
 unsigned int outside_open_ports(void);

@@ -20,6 +20,7 @@
 static const uint8_t own_mac[6] = { 0x52, 0x54, 0, 1, 2, 3 };
 static const uint8_t own_ip[4] = { 10, 0, 2, 15 };
 static const uint8_t server_ip[4] = { 10, 0, 2, 2 };
+static const uint8_t group_ip[4] = { 233, 1, 2, 3 };
 
 /* Frames on their way back, and tokens that the card has done with. */
 static struct {
@@ -122,7 +123,8 @@ static int card_transmit(struct netdev *nd, unsigned int queue, const struct net
 	} else if (card.deaf || prng_below(&card.rng, 100) < card.disorder) {
 		/* It is lost. */
 	} else if ((f[12] == 8 && f[13] == 6 && !memcmp(f + 38, own_ip, 4)) ||
-		   (f[12] == 8 && f[13] == 0 && !memcmp(f + 30, own_ip, 4))) {
+		   (f[12] == 8 && f[13] == 0 && !memcmp(f + 30, own_ip, 4)) ||
+		   (f[12] == 8 && f[13] == 0 && !memcmp(f + 30, group_ip, 4))) {
 		push_frame(new_frame(f, len));
 		if (prng_below(&card.rng, 100) < card.disorder)
 			push_frame(new_frame(f, len));
@@ -538,7 +540,7 @@ struct box {
 	unsigned int nr;
 	size_t len;
 	uint8_t bytes[4000];
-	struct tcpip_name from;
+	struct tcpip_name from, to;
 };
 
 static void on_datagram(void *arg, const struct tcpip_name *from, const struct tcpip_name *to,
@@ -550,6 +552,7 @@ static void on_datagram(void *arg, const struct tcpip_name *from, const struct t
 		memcpy(box->bytes, data, len);
 		box->len = len;
 		box->from = *from;
+		box->to = *to;
 	}
 	__atomic_fetch_add(&box->nr, 1, __ATOMIC_RELEASE);
 }
@@ -583,6 +586,38 @@ static void datagrams_arrive(struct ktest *t)
 	tcpip_port_close(b);
 }
 
+/* Datagrams to a group come in where it was joined, with the card that they came by. */
+static void groups_are_joined(struct ktest *t)
+{
+	const struct tcpip_name any = { .port = 53 };
+	const struct tcpip_name to = name_of(group_ip, 53), own = name_of(own_ip, 53);
+	static struct box box;
+	struct tcpip_port *p;
+
+	start(t);
+	ASSERT_EQ(t, tcpip_port_open(&any, on_datagram, &box, &p), 0);
+	/* Frames stay in order: the one before this one has been refused. */
+	EXPECT_EQ(t, tcpip_port_send_group(p, &to, 2, 1, "no member", 9), 0);
+	EXPECT_EQ(t, tcpip_port_send(p, &own, "own", 3), 0);
+	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 1);
+	EXPECT_EQ(t, box.len, 3u);
+	EXPECT_EQ(t, tcpip_join(9, to.addr), -ENODEV);
+	EXPECT_EQ(t, tcpip_join(2, to.addr), 0);
+	EXPECT_EQ(t, tcpip_port_send_group(p, &to, 9, 1, "no card", 7), -ENETUNREACH);
+	EXPECT_EQ(t, tcpip_port_send_group(p, &to, 2, 1, "hello", 5), 0);
+	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 2);
+	EXPECT_EQ(t, box.len, 5u);
+	EXPECT_EQ(t, box.to.scope_id, 2u);
+	EXPECT_TRUE(t, !memcmp(box.to.addr, to.addr, 16));
+	EXPECT_TRUE(t, !memcmp(box.from.addr, own.addr, 16));
+	tcpip_leave(2, to.addr);
+	EXPECT_EQ(t, tcpip_port_send_group(p, &to, 2, 1, "no member", 9), 0);
+	EXPECT_EQ(t, tcpip_port_send(p, &own, "last", 4), 0);
+	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 3);
+	EXPECT_EQ(t, box.len, 4u);
+	tcpip_port_close(p);
+}
+
 static const struct ktest_case tcpip_cases[] = {
 	KTEST(an_address_by_dhcp),
 	KTEST(bytes_arrive),
@@ -592,6 +627,7 @@ static const struct ktest_case tcpip_cases[] = {
 	KTEST(nobody_listens),
 	KTEST(nobody_answers),
 	KTEST(datagrams_arrive),
+	KTEST(groups_are_joined),
 	{ 0 },
 };
 static const struct ktest_suite tcpip_suite = { .name = "net.tcpip", .cases = tcpip_cases };

@@ -29,7 +29,20 @@
 #define IP_MULTICAST_LOOP       34
 #define IP_ADD_MEMBERSHIP       35
 #define IP_DROP_MEMBERSHIP      36
-#define IP_MULTICAST_ALL        49
+
+#define IP_UNBLOCK_SOURCE         37
+#define IP_BLOCK_SOURCE           38
+#define IP_ADD_SOURCE_MEMBERSHIP  39
+#define IP_DROP_SOURCE_MEMBERSHIP 40
+#define IP_MULTICAST_ALL          49
+
+/* Of IPv4 and of IPv6. */
+#define MCAST_JOIN_GROUP         42
+#define MCAST_BLOCK_SOURCE       43
+#define MCAST_UNBLOCK_SOURCE     44
+#define MCAST_LEAVE_GROUP        45
+#define MCAST_JOIN_SOURCE_GROUP  46
+#define MCAST_LEAVE_SOURCE_GROUP 47
 
 #define IPV6_UNICAST_HOPS    16
 #define IPV6_MULTICAST_IF    17
@@ -41,6 +54,7 @@
 #define IPV6_MTU             24
 #define IPV6_RECVERR         25
 #define IPV6_V6ONLY          26
+#define IPV6_MULTICAST_ALL   29
 #define IPV6_RECVPKTINFO     49
 #define IPV6_PKTINFO         50
 #define IPV6_RECVHOPLIMIT    51
@@ -48,6 +62,8 @@
 #define IPV6_RECVTCLASS      66
 #define IPV6_TCLASS          67
 #define IPV6_FREEBIND        78
+
+#define UDP_CORK 1
 
 #define TCP_NODELAY       1
 #define TCP_MAXSEG        2
@@ -91,6 +107,38 @@ struct linux_tcp_info {
 	uint32_t rcv_rtt, rcv_space, total_retrans;
 };
 static_assert(sizeof(struct linux_tcp_info) == 104, "struct tcp_info is ABI");
+
+struct linux_ip_mreqn {
+	uint32_t multiaddr, address; /* network order */
+	int32_t ifindex;
+};
+static_assert(sizeof(struct linux_ip_mreqn) == 12, "struct ip_mreqn is ABI");
+
+/* An older form of the same, of the first two fields. */
+#define LINUX_IP_MREQ_SIZE 8u
+
+struct linux_ip_mreq_source {
+	uint32_t multiaddr, interface, sourceaddr; /* network order */
+};
+static_assert(sizeof(struct linux_ip_mreq_source) == 12, "struct ip_mreq_source is ABI");
+
+struct linux_ipv6_mreq {
+	uint8_t multiaddr[16];
+	int32_t ifindex;
+};
+static_assert(sizeof(struct linux_ipv6_mreq) == 20, "struct ipv6_mreq is ABI");
+
+/* Names as struct sockaddr_storage. */
+struct linux_group_source_req {
+	uint32_t interface;
+	uint32_t pad;
+	uint8_t group[128];
+	uint8_t source[128];
+};
+static_assert(sizeof(struct linux_group_source_req) == 264, "struct group_source_req is ABI");
+
+/* struct group_req: the same without the source. */
+#define LINUX_GROUP_REQ_SIZE 136u
 
 struct linux_in_pktinfo {
 	uint32_t ifindex;

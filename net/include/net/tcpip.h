@@ -21,7 +21,7 @@
 struct tcpip_name {
 	uint8_t addr[16];  /* network order; all zeros: any */
 	uint16_t port;     /* host order */
-	uint32_t scope_id; /* of link-local addresses: the interface */
+	uint32_t scope_id; /* of link-local addresses and groups: the interface */
 	bool only6;        /* listeners and datagram ports: any is that of IPv6 alone */
 };
 
@@ -53,6 +53,9 @@ void tcpip_on_change(void (*fn)(void));
 bool tcpip_is_own(const uint8_t addr[16]);
 /* The address of ours that packets to @to carry. -ENETUNREACH. */
 int __must_check tcpip_source_for(const struct tcpip_name *to, uint8_t addr[16]);
+/* Take part in group @addr on card @interface; once. -ENODEV, -ENOBUFS. */
+int __must_check tcpip_join(uint32_t interface, const uint8_t addr[16]);
+void tcpip_leave(uint32_t interface, const uint8_t addr[16]);
 /* For tests: the @i-th; false: there are no more. */
 bool tcpip_interface(unsigned int i, struct tcpip_interface *out);
 
@@ -168,4 +171,11 @@ int __must_check tcpip_port_open(const struct tcpip_name *local, tcpip_received_
 /* -ENETUNREACH, -EMSGSIZE, -ENOBUFS. */
 int __must_check tcpip_port_send(struct tcpip_port *p, const struct tcpip_name *to,
 				 const void *data, size_t len);
+/*
+ * The same to a group, by card @interface, to routers' networks if @hops is more than 1. A copy
+ * does not come back. -ENETUNREACH: there is no such card.
+ */
+int __must_check tcpip_port_send_group(struct tcpip_port *p, const struct tcpip_name *to,
+				       uint32_t interface, uint8_t hops, const void *data,
+				       size_t len);
 void tcpip_port_close(struct tcpip_port *p);
