@@ -4,7 +4,8 @@ prog-y          += gateway
 gateway-folders := net/rpc
 gateway-objs    = monitors/processor/account/account.o \
 	$(addprefix monitors/processor/socket/,cmsg.o cmsg_decode.o gateway.o gateway_net.o inet.o \
-	inet_port.o ioctl.o outside.o outside_port.o queue.o relay.o remote_buf.o remote_conn.o \
+	inet_port.o interface.o ioctl.o multicast.o outside.o outside_port.o queue.o relay.o \
+	remote_buf.o remote_conn.o \
 	remote_connect.o remote_net.o remote_ops.o remote_records.o remote_udp.o scm.o socket.o \
 	stream.o \
 	tcp.o tcp_info.o udp.o unix.o unix_dgram.o unix_name.o unix_remote.o \

@@ -68,10 +68,34 @@ void outside_accepted(struct socket *s)
 {
 }
 
+void inet_groups_init(struct socket *s)
+{
+}
+
+void inet_groups_leave(struct socket *s)
+{
+}
+
+bool inet_is_group_option(int level, int option)
+{
+	return false;
+}
+
+int inet_group_set(struct socket *s, int level, int option, const void *val, uint32_t len)
+{
+	return -ENOPROTOOPT;
+}
+
+bool inet_group_takes(struct socket *s, const struct inet_name *to, const struct inet_name *from,
+		      uint32_t interface)
+{
+	return false;
+}
+
 int names_find(const struct vnode_name *name, uint64_t until_ns, uint32_t *node)
 {
-	*node = SERVER;
-	return sim_node_id() == SERVER ? -ECONNREFUSED : 0;
+	*node = sim_node_id() == SERVER ? CLIENT : SERVER;
+	return sim_node_id() == SERVER && name->kind != NAME_UNIX_DGRAM ? -ECONNREFUSED : 0;
 }
 
 /* --- bytes beside a model ------------------------------------------------------------- */

@@ -35,6 +35,8 @@ int inet_name_fetch(struct socket *s, const struct sock_addr *addr, struct inet_
 		if (addr->family != AF_INET6)
 			return -EAFNOSUPPORT;
 		memcpy(out->addr, addr->in6.addr, 16);
+		if (inet_is_multicast(out->addr))
+			out->scope_id = addr->in6.scope_id;
 		out->port = __builtin_bswap16(addr->in6.port);
 		if (inet_is_v4(out->addr) && READ_ONCE(inet_of(s)->v6only))
 			return -EINVAL;
@@ -69,6 +71,7 @@ void inet_name_put(const struct socket *s, const struct inet_name *name, struct 
 int inet_init_socket(struct socket *s)
 {
 	inet_forget_remote(s);
+	inet_groups_init(s);
 	return 0;
 }
 
@@ -85,8 +88,8 @@ int inet_getname(struct socket *s, bool peer, struct sock_addr *addr)
 /* --- options ------------------------------------------------------------------------- */
 
 /*
- * Options that are numbers. Inside of a vNode none of them changes anything: there are no packets
- * that they could be about. They are checked and kept.
+ * Options that are numbers: they are checked and kept. Inside of a vNode those of multicast alone
+ * change anything: there are no packets that the others could be about.
  */
 static const struct {
 	int level, option;
@@ -111,9 +114,11 @@ static const struct {
 	{ SOL_IP, IP_BIND_ADDRESS_NO_PORT, 0, 0, 1 },
 	{ SOL_IP, IP_MULTICAST_TTL, 1, 0, 255 },
 	{ SOL_IP, IP_MULTICAST_LOOP, 1, 0, 1 },
+	{ SOL_IP, IP_MULTICAST_ALL, 1, 0, 1 },
 	{ SOL_IPV6, IPV6_UNICAST_HOPS, 64, 0, 255 },
 	{ SOL_IPV6, IPV6_MULTICAST_HOPS, 1, 0, 255 },
 	{ SOL_IPV6, IPV6_MULTICAST_LOOP, 1, 0, 1 },
+	{ SOL_IPV6, IPV6_MULTICAST_ALL, 1, 0, 1 },
 	{ SOL_IPV6, IPV6_MTU_DISCOVER, 1, 0, 5 },
 	{ SOL_IPV6, IPV6_RECVERR, 0, 0, 1 },
 	{ SOL_IPV6, IPV6_TCLASS, 0, 0, 255 },
@@ -143,11 +148,21 @@ bool inet_option_changed(struct socket *s, int level, int option, int *value)
 	return changed != 0;
 }
 
+/* How far packets go: -1 stands for what the system chooses. */
+static bool is_hops(int level, int option)
+{
+	return (level == SOL_IP && (option == IP_TTL || option == IP_MULTICAST_TTL)) ||
+	       (level == SOL_IPV6 &&
+		(option == IPV6_UNICAST_HOPS || option == IPV6_MULTICAST_HOPS));
+}
+
 int inet_setsockopt(struct socket *s, int level, int option, const void *val, uint32_t len)
 {
 	struct inet_socket *u = inet_of(s);
 	int number = 0, i;
 
+	if (inet_is_group_option(level, option))
+		return inet_group_set(s, level, option, val, len);
 	if (len >= sizeof(number))
 		memcpy(&number, val, sizeof(number));
 	else if (len && level != SOL_TCP)
@@ -163,6 +178,8 @@ int inet_setsockopt(struct socket *s, int level, int option, const void *val, ui
 	i = find_option(s, level, option);
 	if (i < 0)
 		return i;
+	if (number == -1 && is_hops(level, option))
+		number = options[i].preset;
 	if (options[i].max == 1 && options[i].min == 0)
 		number = !!number;
 	if (number < options[i].min || number > options[i].max)
@@ -186,6 +203,12 @@ int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t
 
 	if (level == SOL_IPV6 && option == IPV6_V6ONLY && s->family == AF_INET6) {
 		number = READ_ONCE(u->v6only);
+	} else if (level == SOL_IP && option == IP_MULTICAST_IF) {
+		spin_lock(&s->lock);
+		memcpy(&number, u->mc_addr4, sizeof(u->mc_addr4));
+		spin_unlock(&s->lock);
+	} else if (level == SOL_IPV6 && option == IPV6_MULTICAST_IF && s->family == AF_INET6) {
+		number = (int)READ_ONCE(u->mc_if6);
 	} else if ((level == SOL_IP && option == IP_MTU) ||
 		   (level == SOL_IPV6 && option == IPV6_MTU && s->family == AF_INET6)) {
 		if (READ_ONCE(s->state) != SOCKET_CONNECTED)

@@ -298,7 +298,7 @@ void inet_enter(struct socket *s)
 	spin_unlock(&table_lock);
 }
 
-void inet_leave(struct socket *s)
+static void leave(struct socket *s)
 {
 	struct inet_socket *u = inet_of(s);
 	struct name_entry *name;
@@ -312,11 +312,17 @@ void inet_leave(struct socket *s)
 	names_drop(name);
 }
 
+void inet_release(struct socket *s)
+{
+	leave(s);
+	inet_groups_leave(s);
+}
+
 void inet_unbind(struct socket *s)
 {
 	struct inet_socket *u = inet_of(s);
 
-	inet_leave(s);
+	leave(s);
 	spin_lock(&table_lock);
 	u->local.port = 0;
 	u->bound_addr = false;
@@ -398,4 +404,25 @@ struct socket *inet_find(uint32_t type, const struct inet_name *to, const struct
 		socket_get(&best->s);
 	spin_unlock(&table_lock);
 	return best ? &best->s : NULL;
+}
+
+uint32_t inet_find_group(const struct inet_name *to, const struct inet_name *from,
+			 uint32_t interface, struct socket **out, uint32_t max)
+{
+	struct inet_socket *u;
+	uint32_t nr = 0;
+
+	spin_lock(&table_lock);
+	hlist_for_each_entry(u, bucket_of(to->port), node) {
+		if (!suits(u, SOCK_DGRAM, to, from) ||
+		    !inet_group_takes(&u->s, to, from, interface))
+			continue;
+		if (nr < max) {
+			socket_get(&u->s);
+			out[nr] = &u->s;
+		}
+		nr++;
+	}
+	spin_unlock(&table_lock);
+	return nr;
 }

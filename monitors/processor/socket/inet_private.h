@@ -18,6 +18,7 @@
 struct name_entry;
 struct outside_port;
 struct tcpip_conn;
+struct udp_cork;
 
 struct inet_socket {
 	struct socket s;
@@ -31,12 +32,28 @@ struct inet_socket {
 	struct tcpip_conn *outside;     /* atomic: set once; NULL: the peer is inside */
 	struct outside_port *visible;   /* outside_port.c; NULL: not visible outside */
 	bool v6only;                    /* atomic */
+	struct list_head groups;        /* multicast.c */
+	uint32_t nr_groups;             /* multicast.c */
+	uint32_t mc_if4, mc_if6;        /* atomic: IP_MULTICAST_IF, by index; 0: the system's */
+	uint8_t mc_addr4[4];            /* of mc_if4, as the program named it */
 	int32_t options[INET_OPTIONS];  /* atomic: by place in the table of options; 0: default */
 };
 
 static inline struct inet_socket *inet_of(struct socket *s)
 {
 	return container_of(s, struct inet_socket, s);
+}
+
+struct udp_socket {
+	struct inet_socket inet;
+	struct mutex cork_lock; /* RANK_PIPE */
+	struct udp_cork *cork;  /* atomic; changes under cork_lock; NULL: no datagram gathers */
+	bool corked;            /* atomic: UDP_CORK */
+};
+
+static inline struct udp_socket *udp_of(struct socket *s)
+{
+	return container_of(inet_of(s), struct udp_socket, inet);
 }
 
 extern const struct socket_ops tcp_ops, udp_ops;
@@ -128,6 +145,12 @@ void outside_far_gone(uint32_t node, uint32_t incarn);
 /* There is another gateway, perhaps: it is told of this processor's ports, soon. */
 void outside_tell_gateway(void);
 int outside_port_init(void) __must_check;
+/*
+ * Send a datagram of @data to group @to by card @interface, which is this processor's.
+ * -ENETUNREACH, -EMSGSIZE, -ENOBUFS.
+ */
+int outside_send_group(struct socket *s, const struct inet_name *to, uint32_t interface,
+		       uint8_t hops, const void *data, size_t len) __must_check;
 /* Send a datagram. -ENETUNREACH, -EINVAL: not from this address; -ENOBUFS, -EFAULT. */
 ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m, const struct inet_name *to);
 /* The names of @s, which sends to @to from now on, and its port. -ENETUNREACH, -EINVAL. */
@@ -146,6 +169,46 @@ int remote_udp_init(void) __must_check;
 
 /* Copy what came from outside into the queue of @to, or lose it. */
 void udp_receive(struct socket *to, const struct inet_name *from, const void *data, size_t len);
+/* Bytes that a datagram of @s carries at most. */
+uint32_t udp_max(const struct socket *s);
+/* Where @m of @s goes, which may be sent, and has a port. The errnos of sendmsg(). */
+int udp_begin_send(struct socket *s, const struct socket_msg *m, struct inet_name *to) __must_check;
+/* The second half: send @m there. */
+ssize_t udp_send_to(struct socket *s, struct socket_msg *m, const struct inet_name *to)
+	__must_check;
+
+/* --- udp_cork.c ---------------------------------------------------------------------- */
+
+/* Is a call with @flags part of a longer datagram? */
+bool udp_is_corked(struct socket *s, uint32_t flags);
+/* sendmsg() then. */
+ssize_t udp_send_corked(struct socket *s, struct socket_msg *m) __must_check;
+/* UDP_CORK; its end sends what has gathered. -EINTR */
+int udp_set_cork(struct socket *s, bool on) __must_check;
+/* @s is closed. */
+void udp_drop_cork(struct socket *s);
+
+/* --- multicast.c ---------------------------------------------------------------------- */
+
+void inet_groups_init(struct socket *s);
+/* @s is closed. */
+void inet_groups_leave(struct socket *s);
+bool inet_is_group_option(int level, int option);
+/* setsockopt() of one of those. */
+int inet_group_set(struct socket *s, int level, int option, const void *val, uint32_t len)
+	__must_check;
+/* Does @s take a datagram to group @to from @from that came by @interface? Any context. */
+bool inet_group_takes(struct socket *s, const struct inet_name *to, const struct inet_name *from,
+		      uint32_t interface);
+/* The interface and the source address of what @s sends to group @to. -ENETUNREACH. */
+int inet_group_way(struct socket *s, const struct inet_name *to, uint32_t *interface,
+		   uint8_t from[16]) __must_check;
+/* sendmsg() to a group. */
+ssize_t inet_group_send(struct socket *s, struct socket_msg *m, const struct inet_name *to)
+	__must_check;
+/* A copy for each socket of this processor that takes it. Any thread; does not wait. */
+void inet_group_deliver(const struct inet_name *from, const struct inet_name *to,
+			uint32_t interface, const void *data, size_t len);
 
 /* --- inet_port.c: the table ---------------------------------------------------------- */
 
@@ -160,7 +223,8 @@ int inet_bind(struct socket *s, const struct sock_addr *addr);
 int inet_autobind(struct socket *s) __must_check;
 /* An accepted socket enters the table with the names that it has. */
 void inet_enter(struct socket *s);
-void inet_leave(struct socket *s);
+/* @s is closed: it leaves the table, and its groups. */
+void inet_release(struct socket *s);
 /* Undo a bind() that did not come to its end. */
 void inet_unbind(struct socket *s);
 /*
@@ -177,3 +241,9 @@ void inet_forget_remote(struct socket *s);
  * The listener (streams) or receiver (datagrams, for one sent from @from) of @to, referenced; NULL.
  */
 struct socket *inet_find(uint32_t type, const struct inet_name *to, const struct inet_name *from);
+/*
+ * Sockets for a datagram to group @to that came by @interface: the first @max of them into @out,
+ * referenced. How many there are.
+ */
+uint32_t inet_find_group(const struct inet_name *to, const struct inet_name *from,
+			 uint32_t interface, struct socket **out, uint32_t max);

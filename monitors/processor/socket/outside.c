@@ -387,7 +387,7 @@ static void outside_release(struct socket *s)
 	const bool abort =
 		(socket_option(s, SOCKET_LINGER) && !READ_ONCE(s->linger_s)) || s->unaccepted;
 
-	inet_leave(s);
+	inet_release(s);
 	spin_lock(&s->lock);
 	s->dead = true;
 	spin_unlock(&s->lock);
@@ -396,9 +396,17 @@ static void outside_release(struct socket *s)
 	inet_of(s)->outside = NULL;
 }
 
+/* The stack's lock may be held. */
+static int outside_init_socket(struct socket *s)
+{
+	inet_groups_init(s);
+	return 0;
+}
+
 static const struct socket_ops outside_ops = {
 	.name = "tcp",
 	.size = sizeof(struct inet_socket),
+	.init = outside_init_socket,
 	.connect = outside_reconnect,
 	.sendmsg = outside_send,
 	.recvmsg = outside_recv,

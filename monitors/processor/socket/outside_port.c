@@ -156,6 +156,10 @@ static void on_datagram(void *arg, const struct tcpip_name *from, const struct t
 
 	if (inet_is_local(source.addr))
 		return;
+	if (inet_is_multicast(dest.addr)) {
+		inet_group_deliver(&source, &dest, to->scope_id, data, len);
+		return;
+	}
 	receiver = inet_find(SOCK_DGRAM, &dest, &source);
 	if (!receiver) {
 		if (next_far(arg, &node, &incarn))
@@ -420,8 +424,10 @@ static bool visible_name(struct socket *s, struct tcpip_name *name)
 		memcpy(name->addr, u->local.addr, sizeof(name->addr));
 	else if (s->family == AF_INET) /* a connection's address may be there: it is any */
 		name->addr[10] = name->addr[11] = 0xff;
-	return (tcpip_is_present() || names_are_shared()) && !inet_is_loopback(name->addr) &&
-	       !inet_is_multicast(name->addr);
+	/* A datagram to a group does not go to another processor. */
+	if (inet_is_multicast(name->addr))
+		return tcpip_is_present();
+	return (tcpip_is_present() || names_are_shared()) && !inet_is_loopback(name->addr);
 }
 
 int outside_open(struct socket *s, unsigned int backlog)
@@ -636,6 +642,21 @@ static int send_far(const struct outside_port *p, const uint8_t from[16],
 		return -ENETUNREACH;
 	memcpy(source.addr, from, sizeof(source.addr));
 	return gateway_net_send(node, p->id, &source, to, data, len, nonblock, NULL, NULL);
+}
+
+int outside_send_group(struct socket *s, const struct inet_name *to, uint32_t interface,
+		       uint8_t hops, const void *data, size_t len)
+{
+	const struct tcpip_name dest = tcpip_name_of(to);
+	const struct outside_port *p;
+	int err = outside_open(s, 0);
+
+	if (err)
+		return err;
+	p = inet_of(s)->visible;
+	if (!p || !p->datagrams)
+		return -ENETUNREACH;
+	return tcpip_port_send_group(p->datagrams, &dest, interface, hops, data, len);
 }
 
 ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m, const struct inet_name *to)

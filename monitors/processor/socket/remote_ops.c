@@ -321,7 +321,7 @@ void remote_release_conn(struct socket *s, bool abort)
 
 static void remote_release(struct socket *s)
 {
-	inet_leave(s);
+	inet_release(s);
 	remote_release_conn(s, socket_option(s, SOCKET_LINGER) && !READ_ONCE(s->linger_s));
 }
 

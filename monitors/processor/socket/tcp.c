@@ -463,7 +463,7 @@ static void tcp_release(struct socket *s)
 	struct socket *peer;
 	bool unread;
 
-	inet_leave(s);
+	inet_release(s);
 	spin_lock(&s->lock);
 	s->dead = true;
 	peer = s->peer;

@@ -250,7 +250,7 @@ static unsigned int udp_poll(struct socket *s)
 
 static void udp_release(struct socket *s)
 {
-	inet_leave(s);
+	inet_release(s);
 	outside_close(s);
 	spin_lock(&s->lock);
 	s->dead = true;
