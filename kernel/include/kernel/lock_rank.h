@@ -23,7 +23,7 @@ enum lock_rank {
 	RANK_FILE = 32,        /* one open file: offset */
 	RANK_FILE_DATA = 34,   /* contents of one tmpfs file; held over copies from user memory */
 	RANK_RELAY = 35,       /* one relay of the gateway; held over calls of its two sockets */
-	RANK_PIPE = 36,        /* one pipe's ring, a socket's receivers; held over copies */
+	RANK_PIPE = 36,        /* one pipe's ring, a socket's ends; held over copies */
 	RANK_ASPACE = 44,      /* vmas and page table of one address space */
 	RANK_FILE_FLUSH = 48,  /* one file's dirty pages going to storage, at a memory node */
 	RANK_FILE_CHANGE = 50, /* the claim, the size and the contents of that file there */

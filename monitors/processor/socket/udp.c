@@ -6,7 +6,9 @@
  *		or is lost when that one's SO_RCVBUF is full, as on a wire. One for a port that no
  *		socket has becomes ECONNREFUSED for a sender that is connected, at its next call.
  *		One that is for no socket of this processor may be for another's (remote_udp.c).
+ *		One to a group goes to all that take it (multicast.c).
  */
+#include <abi/in.h>
 #include <abi/poll.h>
 #include <kernel/panic.h>
 #include <lib/err.h>
@@ -41,7 +43,7 @@ static int destination(struct socket *s, const struct socket_msg *m, struct inet
 		return err;
 	if (inet_is_v4(to->addr) && !memcmp(to->addr + 12, broadcast, 4))
 		return socket_option(s, SOCKET_BROADCAST) ? 0 : -EACCES;
-	return inet_is_multicast(to->addr) ? -ENETUNREACH : 0;
+	return 0;
 }
 
 /* "Any" as a destination is the loopback. */
@@ -119,14 +121,15 @@ static ssize_t send_here(struct socket *receiver, struct socket_msg *m,
 	return (ssize_t)len;
 }
 
-static ssize_t send_to(struct socket *s, struct socket_msg *m, const struct inet_name *to)
+/* To a port inside of the vNode. */
+static ssize_t send_inside(struct socket *s, struct socket_msg *m, const struct inet_name *to)
 {
 	const size_t len = m->uio->left;
 	struct inet_name from = inet_of(s)->local;
 	struct socket *receiver;
 	ssize_t ret = -ECONNREFUSED;
 
-	if (inet_is_any(from.addr))
+	if (inet_is_any(from.addr) || inet_is_multicast(from.addr))
 		memcpy(from.addr, to->addr, 16);
 	receiver = inet_find(SOCK_DGRAM, to, &from);
 	if (receiver) {
@@ -142,28 +145,49 @@ static ssize_t send_to(struct socket *s, struct socket_msg *m, const struct inet
 	return ret == -ECONNREFUSED || ret == -ETIMEDOUT ? (ssize_t)len : ret;
 }
 
-static ssize_t udp_send(struct socket *s, struct socket_msg *m)
+uint32_t udp_max(const struct socket *s)
 {
-	struct inet_name to;
-	int err;
+	return s->family == AF_INET ? UDP_MAX4 : UDP_MAX6;
+}
 
-	if (m->uio->left > (s->family == AF_INET ? UDP_MAX4 : UDP_MAX6))
-		return -EMSGSIZE;
-	if (m->flags & MSG_OOB)
-		return -EOPNOTSUPP;
-	err = destination(s, m, &to);
+int udp_begin_send(struct socket *s, const struct socket_msg *m, struct inet_name *to)
+{
+	int err = destination(s, m, to);
+
 	if (!err)
 		err = inet_autobind(s);
 	if (!err)
 		err = -socket_take_error(s);
 	if (!err && (READ_ONCE(s->shut) & SOCKET_SHUT_WR))
 		err = -EPIPE;
-	if (err)
-		return err;
-	if (!inet_is_local(to.addr))
-		return outside_send_datagram(s, m, &to);
-	make_definite(&to);
-	return send_to(s, m, &to);
+	return err;
+}
+
+ssize_t udp_send_to(struct socket *s, struct socket_msg *m, const struct inet_name *to)
+{
+	struct inet_name definite = *to;
+
+	if (inet_is_multicast(to->addr))
+		return inet_group_send(s, m, to);
+	if (!inet_is_local(to->addr))
+		return outside_send_datagram(s, m, to);
+	make_definite(&definite);
+	return send_inside(s, m, &definite);
+}
+
+static ssize_t udp_send(struct socket *s, struct socket_msg *m)
+{
+	struct inet_name to;
+	int err;
+
+	if (m->uio->left > udp_max(s))
+		return -EMSGSIZE;
+	if (m->flags & MSG_OOB)
+		return -EOPNOTSUPP;
+	if (udp_is_corked(s, m->flags))
+		return udp_send_corked(s, m);
+	err = udp_begin_send(s, m, &to);
+	return err ? err : udp_send_to(s, m, &to);
 }
 
 static void tell_source(struct socket *s, struct socket_msg *m, const struct sock_msg *msg)
@@ -180,6 +204,8 @@ static ssize_t udp_recv(struct socket *s, struct socket_msg *m)
 static int udp_connect(struct socket *s, const struct sock_addr *addr, bool nonblock)
 {
 	struct inet_name to;
+	uint32_t interface;
+	uint8_t from[16];
 	int err;
 
 	if (addr->len < sizeof(addr->family))
@@ -192,13 +218,17 @@ static int udp_connect(struct socket *s, const struct sock_addr *addr, bool nonb
 		return 0;
 	}
 	err = inet_name_fetch(s, addr, &to);
-	if (!err && inet_is_multicast(to.addr))
-		err = -ENETUNREACH;
 	if (!err)
 		err = inet_autobind(s);
 	if (err)
 		return err;
-	if (inet_is_local(to.addr)) {
+	if (inet_is_multicast(to.addr)) {
+		err = inet_group_way(s, &to, &interface, from);
+		if (err)
+			return err;
+		inet_connect_names(s, &to);
+		inet_set_source(s, from);
+	} else if (inet_is_local(to.addr)) {
 		make_definite(&to);
 		inet_connect_names(s, &to);
 	} else {
@@ -248,9 +278,40 @@ static unsigned int udp_poll(struct socket *s)
 	return events;
 }
 
+static int udp_init_socket(struct socket *s)
+{
+	mutex_init(&udp_of(s)->cork_lock, "cork of a socket", RANK_PIPE);
+	return inet_init_socket(s);
+}
+
+static int udp_setsockopt(struct socket *s, int level, int option, const void *val, uint32_t len)
+{
+	int number;
+
+	if (level != SOL_UDP || option != UDP_CORK)
+		return inet_setsockopt(s, level, option, val, len);
+	if (len < sizeof(number))
+		return -EINVAL;
+	memcpy(&number, val, sizeof(number));
+	return udp_set_cork(s, number != 0);
+}
+
+static int udp_getsockopt(struct socket *s, int level, int option, void *val, uint32_t *len)
+{
+	int number;
+
+	if (level != SOL_UDP || option != UDP_CORK)
+		return inet_getsockopt(s, level, option, val, len);
+	number = READ_ONCE(udp_of(s)->corked);
+	*len = MIN(*len, (uint32_t)sizeof(number));
+	memcpy(val, &number, *len);
+	return 0;
+}
+
 static void udp_release(struct socket *s)
 {
 	inet_release(s);
+	udp_drop_cork(s);
 	outside_close(s);
 	spin_lock(&s->lock);
 	s->dead = true;
@@ -260,8 +321,8 @@ static void udp_release(struct socket *s)
 
 const struct socket_ops udp_ops = {
 	.name = "udp",
-	.size = sizeof(struct inet_socket),
-	.init = inet_init_socket,
+	.size = sizeof(struct udp_socket),
+	.init = udp_init_socket,
 	.bind = udp_bind,
 	.connect = udp_connect,
 	.sendmsg = udp_send,
@@ -269,7 +330,7 @@ const struct socket_ops udp_ops = {
 	.shutdown = udp_shutdown,
 	.poll = udp_poll,
 	.getname = inet_getname,
-	.setsockopt = inet_setsockopt,
-	.getsockopt = inet_getsockopt,
+	.setsockopt = udp_setsockopt,
+	.getsockopt = udp_getsockopt,
 	.release = udp_release,
 };
