@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Internet sockets over loopback: TCP and UDP, IPv4, IPv6 and both at once; names, ports, backlog,
- * half-close, resets, errors, poll, options. Prints the same on both.
+ * half-close, resets, errors, poll, options, datagrams of several calls. Prints the same on both.
  */
 #include "call.h"
 
@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -294,6 +295,47 @@ static void nonblocking(int family, const char *host)
 	close(c);
 }
 
+/* Several calls make one datagram. */
+static void corks(int family, const char *host)
+{
+	const int a = make(family, SOCK_DGRAM), b = make(family, SOCK_DGRAM);
+	struct sockaddr_storage ss;
+	socklen_t len, room = sizeof(int);
+	int on = 1, off = 0, value = -1;
+
+	CHECK(bind_to(b, host, 0) == 0);
+	len = name_of(&ss, host, port_of(b));
+	call("no destination", send(a, "x", 1, MSG_MORE));
+	call("first", sendto(a, "ab", 2, MSG_MORE, (void *)&ss, len));
+	call("more", send(a, "cde", 3, MSG_MORE));
+	call("none yet", recv(b, buf, 10, MSG_DONTWAIT));
+	call("last", send(a, "f", 1, 0));
+	call("all", recv(b, buf, 10, 0));
+	printf("%.6s\n", buf);
+	call("empty", sendto(a, "", 0, MSG_MORE, (void *)&ss, len));
+	call("none yet", recv(b, buf, 10, MSG_DONTWAIT));
+	call("last", send(a, "", 0, 0));
+	call("all", recv(b, buf, 10, 0));
+	call("long", sendto(a, buf, 65000, MSG_MORE, (void *)&ss, len));
+	call("too long", send(a, buf, 1000, 0));
+	call("dropped", send(a, "x", 1, 0));
+	call("none", recv(b, buf, 10, MSG_DONTWAIT));
+	CHECK(connect(a, (void *)&ss, len) == 0);
+	call("cork", setsockopt(a, IPPROTO_UDP, UDP_CORK, &on, sizeof(on)));
+	call("get", getsockopt(a, IPPROTO_UDP, UDP_CORK, &value, &room));
+	printf("%d\n", value);
+	call("short", setsockopt(a, IPPROTO_UDP, UDP_CORK, &on, 1));
+	call("write", write(a, "hello", 5));
+	call("write", write(a, " world", 6));
+	call("none yet", recv(b, buf, 20, MSG_DONTWAIT));
+	call("uncork", setsockopt(a, IPPROTO_UDP, UDP_CORK, &off, sizeof(off)));
+	call("all", recv(b, buf, 20, 0));
+	call("a stream has none",
+	     setsockopt(make(family, SOCK_STREAM), IPPROTO_UDP, UDP_CORK, &on, sizeof(on)));
+	close(a);
+	close(b);
+}
+
 static void udp(int family, const char *host)
 {
 	struct sockaddr_storage ss, from;
@@ -520,6 +562,7 @@ int main(void)
 		resets(families[i], hosts[i]);
 		nonblocking(families[i], hosts[i]);
 		udp(families[i], hosts[i]);
+		corks(families[i], hosts[i]);
 		bulk(families[i], hosts[i]);
 		serving(families[i], hosts[i]);
 	}
