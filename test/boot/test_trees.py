@@ -39,19 +39,23 @@ def test_a_tree_is_private_and_its_changes_come_back_where_asked(tessera, tmp_pa
     shutil.copy(BUSYBOX, tree / "bin" / "busybox")
     (tree / "bin" / "sh").symlink_to("busybox")
     (tree / "etc" / "passwd").write_bytes(PASSWD)
-    script = "cd ~; echo $HOME >made; busybox rm /rw/gone; echo new >/rw/new; echo x >/bin/sh2"
+    (tree / "etc" / "hosts").write_text("10.1.1.1 stale\n")
+    script = ("cd ~; { echo $HOME; busybox cat /etc/hostname; busybox wc -l </etc/hosts; } >made; "
+              "busybox rm /rw/gone; echo new >/rw/new; echo x >/bin/sh2")  # fmt: skip
     image = tmp_path / "kept.img"
     done = tessera("run", "--rootfs", tree, "--rw", f"{shared}:/rw", "--commit", image,
                    "--user", "root", "--output", f"/root/made:{tmp_path}/made",
                    "sh", "-c", script)  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
-    assert (tmp_path / "made").read_text() == "/root\n"
+    assert (tmp_path / "made").read_text() == "/root\ntessera\n5\n"
     assert {p.name: p.read_text() for p in shared.iterdir()} == {"new": "new\n"}
     assert sorted(os.listdir(tree / "bin")) == ["busybox", "sh"]
     assert tessera("fsck", image).returncode == 0
     done = tessera("run", "--disk", image, "--user", "app", "sh", "-c",
-                   "busybox cat /bin/sh2 /rw/new; busybox id -u; busybox id -g")  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, b"x\nnew\n1000\n1001\n"), done.stderr
+                   "busybox cat /bin/sh2 /rw/new /etc/hosts; busybox id -u; "
+                   "busybox id -g")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"x\nnew\n10.1.1.1 stale\n1000\n1001\n"
 
 
 def test_a_container_image_runs_as_it_says(tessera, tmp_path):

@@ -282,11 +282,16 @@ def test_without_a_place_to_keep_it_it_goes_all_the_same(launcher, tree, tmp_pat
 
 def test_a_commit_is_an_image_of_its_own(launcher, tree, tmp_path):
     image = tmp_path / "new.img"
+    (tree / "etc" / "hosts").write_text("stale\n")
     done = launcher.run("--rootfs", tree, "--commit", image, "--output", f"/bin:{tmp_path}/out",
-                        "/bin/true")  # fmt: skip
+                        "--output", f"/etc:{tmp_path}/etc", "/bin/true")  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert (tmp_path / "etc" / "hosts").read_text().startswith("127.0.0.1\tlocalhost\n")
+    assert (tmp_path / "etc" / "hostname").read_text() == "tessera\n"
+    assert os.listdir(tree / "etc") == ["hosts"]
     with disk.Held(str(image), writable=False) as held, Files(held) as files:
         assert files.kind("/bin/true") == "regular" and files.check("-n")[0] == 0
+        assert files.read("/etc/hosts") == "stale\n" and files.kind("/etc/hostname") is None
     assert (tmp_path / "out" / "prog").read_text() == "#!/bin/sh\n"
     done = launcher.run("--rootfs", tree, "--commit", image, "/bin/true")
     assert done.returncode == 125 and b"is there already" in done.stderr

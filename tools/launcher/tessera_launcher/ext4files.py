@@ -145,11 +145,14 @@ class Files:
             raise LaunchError(f"{self._held.name}:{one_line(path)} cannot be a file")
         if len(os.fsencode(name)) > 255:
             raise LaunchError(f"{self._held.name}: {one_line(name)[:40]}...: name too long")
-        self._write(os.path.abspath(source), where, name, there is not None)
-
-    def _write(self, source: str, where: str, name: str, there: bool) -> None:
-        """The old file goes when the new one is complete."""
         st = os.stat(source)
+        self._write(os.path.abspath(source), path, there is not None, stat.S_IMODE(st.st_mode),
+                    (st.st_uid, st.st_gid))  # fmt: skip
+
+    def _write(self, source: str, target: str, there: bool, mode: int,
+               owner: tuple[int, int]) -> None:  # fmt: skip
+        """The old file goes when the new one is complete."""
+        where, name = posixpath.split(target)
         made = f".tessera-{os.urandom(8).hex()}" if there else name
         new, path = quoted(posixpath.join(where, made)), quoted(posixpath.join(where, name))
         try:
@@ -161,10 +164,45 @@ class Files:
             raise
         if there:
             self._debugfs(f"rm {path}", f"ln {new} {path}", f"unlink {new}", write=True)
-        self._debugfs(
-            f"sif {path} mode 0{stat.S_IFREG | stat.S_IMODE(st.st_mode):o}",
-            f"sif {path} uid {st.st_uid}", f"sif {path} gid {st.st_gid}", write=True,
-        )  # fmt: skip
+        self._debugfs(f"sif {path} mode 0{stat.S_IFREG | mode:o}", f"sif {path} uid {owner[0]}",
+                      f"sif {path} gid {owner[1]}", write=True)  # fmt: skip
+
+    # Single files of a raw image, whose names are ours and plain.
+
+    def take(self, path: str) -> dict:
+        """A file or link: "data" and "mode", or "link"; and "owner"."""
+        found = re.search(r"User:\s*(\d+)\s+Group:\s*(\d+)", self._debugfs(f"stat {quoted(path)}"))
+        out: dict = {"owner": [int(found[1]), int(found[2])] if found else [0, 0]}
+        with tempfile.TemporaryDirectory(prefix="tessera-") as where:
+            self._debugfs(f"rdump {quoted(path)} {quoted(where)}")
+            made = os.path.join(where, posixpath.basename(path))
+            if os.path.islink(made):
+                return out | {"link": os.readlink(made)}
+            out["mode"] = stat.S_IMODE(os.stat(made).st_mode)
+            os.chmod(made, 0o600)
+            with open(made, "rb") as f:
+                return out | {"data": f.read()}
+
+    def put(self, path: str, data: bytes, mode: int, owner: tuple[int, int]) -> None:
+        """A file of these bytes, in place of a file or link."""
+        with tempfile.NamedTemporaryFile(prefix="tessera-") as f:
+            f.write(data)
+            f.flush()
+            self._write(f.name, path, self.kind(path) is not None, mode, owner)
+
+    def put_link(self, path: str, target: str, owner: tuple[int, int]) -> None:
+        self.remove(path)
+        self._debugfs(f"symlink {quoted(path)} {quoted(target)}",
+                      f"sif {quoted(path)} uid {owner[0]}", f"sif {quoted(path)} gid {owner[1]}",
+                      write=True)  # fmt: skip
+
+    def remove(self, path: str) -> None:
+        """Unless there is nothing."""
+        if self.kind(path):
+            self._debugfs(f"rm {quoted(path)}", write=True)
+
+    def make_directory(self, path: str) -> None:
+        self._debugfs(f"mkdir {quoted(path)}", f"sif {quoted(path)} mode 040755", write=True)
 
 
 def _to_raw(source: Qcow2, fd: int) -> None:

@@ -15,8 +15,8 @@ import subprocess
 import tempfile
 import time
 
-from . import accel, bootparams, cache, ext4files, fabric, giveback, image, layer, packages
-from . import oci, packing, plan, progress, treepath, unpack, users
+from . import accel, bootparams, cache, ext4files, fabric, giveback, image, layer, netfiles
+from . import oci, packages, packing, plan, progress, treepath, unpack, users
 from .cluster import RUN_DIR_PREFIX, Cluster, run_dir_name
 from .disk import QCOW2, RAW, Disk, Held
 from .errors import LaunchError, UsageError, one_line
@@ -265,6 +265,7 @@ class Host:
                 except LaunchError as err:
                     failed = failed or LaunchError(f"{option}: {err}")
             if self.o.commit:
+                netfiles.restore(files, self.base.about.get("net", {}) if self.base else {})
                 self._name_commit(held)
             if failed:
                 raise failed
@@ -338,10 +339,18 @@ class Host:
         return cache.Entry("", path, about or {}, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def _tree_key(self) -> str:
+        own = netfiles.digest(self._net_files())
         if self._image:  # the digest of its configuration determines its layers
-            return cache.tree_key(self.o.volumes, f"{image.LAYOUT} image {self._image.id}")
+            return cache.tree_key(self.o.volumes, f"{image.LAYOUT} image {self._image.id} {own}")
         sources = [(self.o.rootfs, "/"), *self.o.volumes]
-        return cache.tree_key(sources, f"{image.LAYOUT} tree")
+        return cache.tree_key(sources, f"{image.LAYOUT} tree {own}")
+
+    def _net_files(self) -> dict[str, str]:
+        """Files of a tree that are the cluster's; those that --volume or --rw brings are not."""
+        brought = [guest.rstrip("/") for _, guest in self.o.volumes]
+        texts = netfiles.contents(self.o.net, netfiles.host_resolv())
+        return {path: text for path, text in texts.items()
+                if not any(path == b or path.startswith(b + "/") for b in brought)}  # fmt: skip
 
     def _make_base(self, cluster: Cluster, path: str, key: str | None) -> dict | None:
         """None: the tree has changed meanwhile, and nobody knows what the image has of that."""
@@ -356,8 +365,11 @@ class Host:
             self._build(cluster, self._tree(), path, True)
         if key is not None and self._tree_key() != key:
             return None
-        return about or {"kind": "tree", "name": os.path.abspath(self.o.rootfs),
+        about = about or {"kind": "tree", "name": os.path.abspath(self.o.rootfs),
                 "volumes": [f"{h}:{g}" for h, g in self.o.volumes]}  # fmt: skip
+        with open(path, "rb+") as f, ext4files.Files(ext4files.Plain(f.fileno(), path)) as files:
+            about["net"] = netfiles.supply(files, self._net_files())
+        return about
 
     def _build(self, cluster: Cluster, tree: image.Tree | None, target: str,
                writable: bool) -> None:  # fmt: skip
@@ -391,6 +403,9 @@ class Host:
             named = {find_program(n) for n in names} - along
             for program in self.host_programs():
                 tree.add_program(program, self.library_path(), program in named)
+            if self.o.net != "none":
+                texts = self._net_files()
+                tree.texts |= {p: texts[p] for p in ("/etc/resolv.conf",) if p in texts}
         return tree
 
     def host_programs(self) -> list[str]:

@@ -14,7 +14,7 @@ from .errors import LaunchError
 
 BLOCK = 4096
 INODE_SIZE = 256
-LAYOUT = 1  # raised when images of the same tree come out differently
+LAYOUT = 2  # raised when images of the same tree come out differently
 WRITABLE_ROOM = 2 << 30  # bytes for what programs write
 WRITABLE_INODES = 131072
 MAX_LINKS = 40
@@ -24,11 +24,14 @@ SKELETON = ("/dev", "/etc", "/proc", "/sys", "/tmp")
 
 @dataclass
 class Tree:
-    """Guest path -> host file, symbolic link or directory, with the host's own symlinks kept."""
+    """Guest path -> host file, symbolic link, directory or text, with the host's own symlinks
+    kept.
+    """
 
     files: dict[str, str] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     dirs: set[str] = field(default_factory=set)
+    texts: dict[str, str] = field(default_factory=dict)  # files that the host does not have
 
     def add_host_path(self, path: str) -> None:
         """Pack a host file under its own path, and every symbolic link on the way to it."""
@@ -112,6 +115,13 @@ class Tree:
                 os.unlink(here)
             shutil.copyfile(host, here)
             shutil.copystat(host, here)
+        for path, text in sorted(self.texts.items()):
+            here = treepath.place(where, path)
+            if os.path.lexists(here):
+                os.unlink(here)
+            with open(here, "x") as f:
+                f.write(text)
+            os.chmod(here, 0o644)
 
 
 def _make_dir(where: str, path: str) -> None:

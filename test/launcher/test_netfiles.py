@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: MIT
+"""/etc/hosts, hostname and resolv.conf of trees: what they say, and that the tree keeps its own."""
+
+import subprocess
+
+import pytest
+from tessera_launcher import netfiles
+from tessera_launcher.ext4files import Files, Plain
+
+HOST = """\
+# comment
+nameserver 127.0.0.53
+nameserver 192.0.2.7
+nameserver fe80::1%eth0
+nameserver 2001:db8::35
+nameserver nonsense
+nameserver 192.0.2.8
+nameserver 192.0.2.9
+search old.example
+search corp.example lab-1.example. bad;name $(x)
+"""
+
+
+@pytest.mark.parametrize("net, resolv, want", [
+    ("none", HOST, "# no network (--net)\n"),
+    ("user", "", "nameserver 10.0.2.3\n"),
+    ("user", HOST, "nameserver 10.0.2.3\nsearch corp.example lab-1.example.\n"),
+    ("user", "domain one.example\n", "nameserver 10.0.2.3\nsearch one.example\n"),
+    ("user", "search " + "a" * 64 + "\n", "nameserver 10.0.2.3\n"),
+    ("tap:t0", HOST, "nameserver 192.0.2.7\nnameserver 2001:db8::35\nnameserver 192.0.2.8\n"
+                     "search corp.example lab-1.example.\n"),
+    ("tap:t0", "nameserver 127.0.0.1\nnameserver\n",
+     "# every name server of the host is its own, which the cluster does not reach\n"),
+])  # fmt: skip
+def test_the_resolver(net, resolv, want):
+    assert netfiles.resolver(net, resolv) == want
+
+
+def test_the_names():
+    texts = netfiles.contents("none", "")
+    assert texts["/etc/hostname"] == "tessera\n"
+    assert [line.split() for line in texts["/etc/hosts"].splitlines()][::4] == [
+        ["127.0.0.1", "localhost"], ["127.0.1.1", "tessera"]
+    ]  # fmt: skip
+    assert netfiles.digest(texts) != netfiles.digest(netfiles.contents("user", ""))
+
+
+@pytest.fixture
+def image(tmp_path):
+    """An ext4 image of a tree: a function that makes it and gives its open Files."""
+    opened = []
+
+    def make(tree) -> Files:
+        path = tmp_path / "image"
+        subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-d", tree, path, "8M"], check=True)
+        opened.append(open(path, "rb+"))
+        return Files(Plain(opened[-1].fileno(), str(path)))
+
+    yield make
+    for f in opened:
+        f.close()
+
+
+def test_a_trees_own_files_come_back(image, tmp_path):
+    etc = tmp_path / "tree" / "etc"
+    etc.mkdir(parents=True)
+    (etc / "hosts").write_bytes(b"10.1.1.1 stale\n\xff")
+    (etc / "hosts").chmod(0o640)
+    (etc / "resolv.conf").symlink_to("../run/systemd/resolve/stub-resolv.conf")
+    files = image(etc.parent)
+    owner = files.take("/etc/hosts")["owner"]
+    texts = netfiles.contents("user", "")
+    before = netfiles.supply(files, texts)
+    assert {p: files.read(p) for p in texts} == texts
+    assert [files.kind(p) for p in texts] == ["regular"] * 3
+    assert files.take("/etc/hosts")["mode"] == 0o644
+    # Programs have changed one, and removed one.
+    files.put("/etc/hosts", b"theirs\n", 0o600, (5, 6))
+    files.remove("/etc/resolv.conf")
+    netfiles.restore(files, before)
+    assert files.take("/etc/hosts") == {
+        "data": b"10.1.1.1 stale\n\xff", "mode": 0o640, "owner": owner,
+    }  # fmt: skip
+    assert files.take("/etc/resolv.conf")["link"] == "../run/systemd/resolve/stub-resolv.conf"
+    assert files.kind("/etc/hostname") is None
+    assert files.check("-n")[0] == 0
+
+
+def test_a_tree_without_etc_gets_one_and_what_is_no_file_stays(image, tmp_path):
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    texts = netfiles.contents("none", "")
+    assert netfiles.supply(image(tree), texts) == dict.fromkeys(sorted(texts))
+    (tree / "etc" / "hosts").mkdir(parents=True)
+    files = image(tree)
+    assert "/etc/hosts" not in netfiles.supply(files, texts)
+    assert files.kind("/etc/hosts") == "directory" and files.read("/etc/hostname") == "tessera\n"
+    (tree / "etc" / "hosts").rmdir()
+    (tree / "etc").rmdir()
+    (tree / "etc").write_text("a file")
+    assert netfiles.supply(image(tree), texts) == {}

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+"""/etc/hosts, /etc/hostname and /etc/resolv.conf of a tree: the cluster's, whatever the tree says.
+
+A tree or container image was made for another machine: its name servers are not reached from here,
+and its host name is not ours. So the private copy that programs get has these files of our own,
+also where the tree has a link, or nothing. The tree itself is not touched, and an image that is
+made of the root (--commit) has the tree's own files again, as `docker commit` keeps none of these.
+
+Trust: resolv.conf of the host is read for names only, and what is no name is left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+import re
+
+from .errors import LaunchError
+from .ext4files import Files
+
+HOSTNAME = "tessera"  # as uname() tells it
+USER_DNS = "10.0.2.3"  # QEMU's user network, which asks the host's own
+HOST_RESOLV = "/etc/resolv.conf"
+MAX_SERVERS, MAX_SEARCH = 3, 6  # the C library reads no more
+_DOMAIN = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+
+_HOSTS = f"""\
+127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+ff02::1\tip6-allnodes
+ff02::2\tip6-allrouters
+127.0.1.1\t{HOSTNAME}
+"""
+
+
+def contents(net: str, resolv: str) -> dict[str, str]:
+    """Path -> text, for a cluster with --net @net on a host whose resolv.conf is @resolv."""
+    return {"/etc/hosts": _HOSTS, "/etc/hostname": f"{HOSTNAME}\n",
+            "/etc/resolv.conf": resolver(net, resolv)}  # fmt: skip
+
+
+def resolver(net: str, resolv: str) -> str:
+    """Name servers that the cluster reaches, and where the host looks for short names."""
+    if net == "none":
+        return "# no network (--net)\n"
+    servers = [USER_DNS] if net == "user" else _servers(resolv)
+    lines = [f"nameserver {s}" for s in servers] or [
+        "# every name server of the host is its own, which the cluster does not reach"
+    ]
+    search = _search(resolv)
+    return "\n".join([*lines, *(["search " + " ".join(search)] if search else [])]) + "\n"
+
+
+def _words(resolv: str, *keys: str) -> list[list[str]]:
+    """What follows one of @keys, for each line."""
+    lines = (line.split() for line in resolv.splitlines())
+    return [words[1:] for words in lines if words and words[0] in keys]
+
+
+def _servers(resolv: str) -> list[str]:
+    found = []
+    for words in _words(resolv, "nameserver"):
+        try:
+            address = ipaddress.ip_address(words[0] if words else "")
+        except ValueError:
+            continue
+        if not (address.is_loopback or address.is_link_local or address.is_unspecified):
+            found.append(str(address))
+    return found[:MAX_SERVERS]
+
+
+def _search(resolv: str) -> list[str]:
+    last = (_words(resolv, "search", "domain") or [[]])[-1]
+    return [w for w in last if len(w) <= 253 and _DOMAIN.fullmatch(w)][:MAX_SEARCH]
+
+
+def host_resolv() -> str:
+    try:
+        with open(HOST_RESOLV, errors="replace") as f:
+            return f.read(65536)
+    except OSError:
+        return ""
+
+
+def digest(texts: dict[str, str]) -> str:
+    return hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:16]
+
+
+def supply(files: Files, texts: dict[str, str]) -> dict:
+    """Put them into a new image. What was there, for restore(); names that are neither file nor
+    link stay as they are.
+    """
+    before = {}
+    if files.kind("/etc") is None:
+        files.make_directory("/etc")
+    if files.kind("/etc") != "directory":
+        return {}
+    for path, text in sorted(texts.items()):
+        there = files.kind(path)
+        if there not in (None, "regular", "symlink"):
+            continue
+        before[path] = _described(files, path) if there else None
+        files.put(path, text.encode(), 0o644, (0, 0))
+    return before
+
+
+def _described(files: Files, path: str) -> dict:
+    taken = files.take(path)
+    data = taken.pop("data", None)
+    return taken if data is None else taken | {"data": base64.b64encode(data).decode()}
+
+
+def restore(files: Files, before: dict) -> None:
+    """The tree's own files, in place of whatever is there now."""
+    for path, was in sorted(before.items()):
+        if files.kind(path) not in (None, "regular", "symlink"):
+            raise LaunchError(f"{path} has become something else")
+        if was is None:
+            files.remove(path)
+        elif "link" in was:
+            files.put_link(path, was["link"], tuple(was["owner"]))
+        else:
+            files.put(path, base64.b64decode(was["data"]), was["mode"], tuple(was["owner"]))
