@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include <kernel/counter.h>
 #include <lib/err.h>
 #include <lib/ktest.h>
 #include <lib/prng.h>
@@ -382,6 +383,14 @@ static void clock_keeps_a_page_in_use(struct ktest *t)
 		EXPECT_LE(t, times_lost(t, "drrip"), 1u);
 }
 
+static uint64_t value_of(struct ktest *t, const char *name)
+{
+	uint64_t value = 0;
+
+	EXPECT_TRUE(t, counter_find(name, &value));
+	return value;
+}
+
 /*
  * Fetches of 8 rounds over @nr_pages pages, in shares of all their accesses, per cent, in a cache
  * that 3 in 4 of them fit in.
@@ -421,6 +430,17 @@ static void drrip_keeps_most_of_a_loop(struct ktest *t)
 	EXPECT_LE(t, loop_fetches(t, "drrip"), 60u);
 }
 
+/* Not at all eight lines of a set for each that goes: those that are not old stay unseen. */
+static void drrip_looks_at_few_lines(struct ktest *t)
+{
+	const uint64_t looks = value_of(t, "excache.looks");
+	const uint64_t gone = value_of(t, "excache.evict_clean");
+
+	loop_fetches(t, "drrip");
+	EXPECT_LE(t, value_of(t, "excache.looks") - looks,
+		  4 * (value_of(t, "excache.evict_clean") - gone));
+}
+
 /* Fully associative: one set has all lines. */
 static void drrip_works_with_one_set(struct ktest *t)
 {
@@ -454,6 +474,7 @@ static const struct ktest_case policy_cases[] = {
 	KTEST(policies_agree_with_their_models),
 	KTEST(clock_keeps_a_page_in_use),
 	KTEST(drrip_keeps_most_of_a_loop),
+	KTEST(drrip_looks_at_few_lines),
 	KTEST(drrip_works_with_one_set),
 	{ 0 },
 };

@@ -200,6 +200,8 @@ bool line_clean_gather_locked(struct line *line, struct tlb_gather *g)
 
 /* --- use -------------------------------------------------------------------------------- */
 
+COUNTER(excache_looks, "excache.looks", "lines whose accessed bits a policy looked at");
+
 static bool map_clear_accessed(const struct line_map *map)
 {
 	bool used;
@@ -216,6 +218,7 @@ bool line_clear_accessed_locked(struct cache_set *set, struct line *line)
 	bool used = false;
 
 	assert_spin_held(&set->lock);
+	counter_inc(&excache_looks);
 	if (line->first_map.as)
 		used = map_clear_accessed(&line->first_map);
 	list_for_each_entry(map, &line->maps, link)

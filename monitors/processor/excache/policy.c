@@ -293,9 +293,10 @@ static void drrip_entered(struct line *line)
 }
 
 /*
- * A line of @age that may go and has @flags. Of several, the first that came, as in a queue; but
- * the last of the distant ones where new lines are thought to be used once: those that came before
- * it have stayed for longer.
+ * A line of @age that may go, has @flags and was not used since the last look. Of several, the
+ * first that came, as in a queue; but the last of the distant ones where new lines are thought to
+ * be used once: those that came before it have stayed for longer. Only lines that would go are
+ * looked at: what was used and is not old needs no look yet.
  */
 static struct line *drrip_of_age_locked(struct cache_set *set, int age, uint8_t flags,
 					bool (*may_go)(struct line *line)) __must_hold(&set->lock)
@@ -307,20 +308,23 @@ static struct line *drrip_of_age_locked(struct cache_set *set, int age, uint8_t 
 	for (; at != &set->resident; at = last ? at->prev : at->next) {
 		struct line *line = list_entry(at, struct line, set_link);
 
-		if (line->age == age && (line->flags & flags) == flags && line_is_idle(line) &&
-		    may_go(line))
+		if (line->age != age || (line->flags & flags) != flags || !line_is_idle(line))
+			continue;
+		if (line->flags & LINE_SETTLED)
+			drrip_look_locked(set, line);
+		if (line->age == age && may_go(line))
 			return line;
 	}
 	return NULL;
 }
 
-static void drrip_look_at_all_locked(struct cache_set *set, uint8_t looked_at)
+static void drrip_look_at_new_locked(struct cache_set *set)
 {
 	struct line *line;
 
 	assert_spin_held(&set->lock);
 	list_for_each_entry(line, &set->resident, set_link) {
-		if (line->state == LINE_VALID && (line->flags & LINE_SETTLED) == looked_at)
+		if (line->state == LINE_VALID && !(line->flags & LINE_SETTLED))
 			drrip_look_locked(set, line);
 	}
 }
@@ -337,16 +341,15 @@ static struct line *drrip_victim_locked(struct cache_set *set, bool (*may_go)(st
 	 * another, it stays. Else a page in steady use that was lost once would be the first to go
 	 * each time that it comes back.
 	 */
-	drrip_look_at_all_locked(set, LINE_SETTLED);
 	oldest = drrip_of_age_locked(set, age, LINE_SETTLED, may_go);
-	drrip_look_at_all_locked(set, 0);
+	drrip_look_at_new_locked(set);
 	for (; !oldest && age >= AGE_USED; age--) {
 		oldest = drrip_of_age_locked(set, age, 0, may_go);
 		if (oldest)
 			break;
 	}
-	if (!oldest)
-		return NULL;
+	if (!oldest || age == AGE_DISTANT)
+		return oldest;
 	list_for_each_entry(line, &set->resident, set_link)
 		line->age = (uint8_t)MIN(line->age + AGE_DISTANT - age, AGE_DISTANT);
 	return oldest;
