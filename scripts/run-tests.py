@@ -66,14 +66,15 @@ TEST = [
     Part("file systems", "test-fs", needs="test/fs"),
     Part("kernel", "test-kernel"),
     Part("kernel ubsan", "LLVM=1 UBSAN=1 O={O}/ubsan test-kernel CPUS=4"),
-    Part("boot ubsan", "LLVM=1 UBSAN=1 O={O}/ubsan test-boot T=short_set_on_4_cpus",
-         needs="test/boot", env={"TEST_PROGRAMS": "{O}/user"}),
     Part("boot", "test-boot", limit_s=2400, needs="test/boot", again=True),
     Part("fuzz", "fuzz SECONDS=3"),
 ]
 LONG = [
     Part("build clang", "LLVM=1 O={O}/clang images"),
     *[Part(f"kernel {n} cpus", f"test-kernel CPUS={n}") for n in (2, 4, 16)],
+    Part("build clang ubsan", "LLVM=1 UBSAN=1 O={O}/ubsan images"),
+    Part("boot ubsan", "LLVM=1 UBSAN=1 O={O}/ubsan test-boot T=short_set_on_4_cpus",
+         needs="test/boot", env={"TEST_PROGRAMS": "{O}/user"}),
     Part("boot", "test-boot LONG=1", limit_s=4 * 3600, env={"TEST_LONG": "1"}),
     Part("power cuts", "test-host T=fs.crash.*", limit_s=3600,
          env={"TESSERA_CRASH_IMAGES": "1000", "TESSERA_TEST_TIMEOUT": "3000"}),
