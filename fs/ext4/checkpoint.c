@@ -85,7 +85,9 @@ static int step(struct journal *j, bool *gone) __must_hold(&j->checkpoint_lock)
 		return 0;
 	}
 	if (n) {
-		err = bcache_write(j->fs->bc, j->cp_batch, bufs, n, false);
+		err = ext4_mmp_confirm(j->fs);
+		if (!err)
+			err = bcache_write(j->fs->bc, j->cp_batch, bufs, n, false);
 		release_written(j, t, bufs, n);
 		if (err && journal_abort(j, err))
 			pr_err("%s: a block cannot be written in place (%d): the file system is "

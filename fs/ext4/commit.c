@@ -489,7 +489,7 @@ static int commit_running(struct journal *j)
 	wait_event(&j->wait, atomic_read(&t->nr_ordered) == 0);
 	nr = drop_unmodified(j, t);
 	any = nr || t->nr_revokes;
-	if (journal_error(j))
+	if (ext4_mmp_confirm(j->fs) || journal_error(j))
 		err = -EROFS;
 	if (err || !any)
 		return_room(j, t);

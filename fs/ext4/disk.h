@@ -353,6 +353,8 @@ struct ext4_xattr_entry {
 static_assert(sizeof(struct ext4_xattr_entry) == 16, "attribute entry is disk layout");
 
 #define EXT4_MMP_MAGIC     0x004d4d50u
+#define EXT4_MMP_SEQ_MAX   0xe24d4d4fu /* of a node that has the disk */
+#define EXT4_MMP_SEQ_FSCK  0xe24d4d50u
 #define EXT4_MMP_SEQ_CLEAN 0xff4d4d50u
 
 struct ext4_mmp_disk {

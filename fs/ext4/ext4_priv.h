@@ -26,6 +26,7 @@
 #define EXT4_ROOT_INO    2u
 #define EXT4_GROUP_LOCKS 16u
 
+struct ext4_mmp;
 struct journal;
 struct thread;
 
@@ -87,6 +88,7 @@ struct ext4_fs {
 	/* Of a mount that may write. */
 	struct journal *journal;                               /* NULL: read-only */
 	struct bcache_buf *super_buf;                          /* the superblock's block, held */
+	struct ext4_mmp *mmp;                                  /* NULL: other nodes may not come */
 	struct mutex super_lock;                               /* RANK_FS_SUPER */
 	struct mutex orphan_lock;                              /* RANK_FS_ORPHAN */
 	struct list_head orphans __guarded_by(&orphan_lock);   /* newest first, as on disk */
@@ -224,6 +226,9 @@ int ext4_corrupt(struct ext4_fs *fs, const char *fmt, ...) __printf(2, 3);
 
 /* Log why this cannot be mounted, keep it for the caller of mount, and return @err. */
 int ext4_refuse(struct ext4_fs *fs, int err, const char *fmt, ...) __printf(3, 4);
+
+/* mmp.c: is the mark one at all?  -EUCLEAN after saying so. */
+int __must_check ext4_mmp_check(struct ext4_fs *fs, const struct ext4_mmp_disk *mark);
 
 /* ops.c */
 extern const struct fs_ops ext4_fs_ops;

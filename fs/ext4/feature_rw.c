@@ -12,7 +12,6 @@
 
 #include "ext4_write.h"
 
-#define INCOMPAT_READ_ONLY ((uint32_t)(EXT4_INCOMPAT_MMP | EXT4_INCOMPAT_EA_INODE))
 #define RO_COMPAT_WRITTEN                                                     \
 	((uint32_t)(EXT4_RO_COMPAT_SPARSE_SUPER | EXT4_RO_COMPAT_LARGE_FILE | \
 		    EXT4_RO_COMPAT_BTREE_DIR | EXT4_RO_COMPAT_HUGE_FILE |     \
@@ -41,8 +40,6 @@ bool ext4_features_writable(const struct ext4_fs *fs)
 	size_t n = 0;
 
 	list[0] = '\0';
-	if (fs->incompat & EXT4_INCOMPAT_MMP)
-		n = add_name(list, sizeof(list), n, "mmp", 0);
 	if (fs->incompat & EXT4_INCOMPAT_EA_INODE)
 		n = add_name(list, sizeof(list), n, "ea_inode", 0);
 	for (unsigned int bit = 0; bit < 32; bit++) {

@@ -442,13 +442,15 @@ void ext4_inode_put(struct ext4_inode *in)
 void ext4_unmount(struct ext4_fs *fs)
 {
 	struct ext4_inode *in, *next;
+	bool clean = true;
 
 	if (fs->journal) {
 		ext4_write_stop(fs);
-		ext4_rw_stop(fs);
+		clean = ext4_rw_stop(fs);
 		ext4_balloc_exit(fs);
 		ext4_changes_stop(fs);
 	}
+	ext4_mmp_release(fs, clean);
 	ext4_orphans_free(fs);
 	ext4_reserve_exit(fs);
 	if (fs->super_buf)

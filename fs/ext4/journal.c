@@ -52,6 +52,7 @@ bool journal_abort(struct journal *j, int err)
 	if (first)
 		j->error = err;
 	spin_unlock(&j->lock);
+	ext4_mmp_leave(j->fs);
 	wake_all(&j->wait);
 	return first;
 }
@@ -258,6 +259,9 @@ struct ext4_handle *ext4_begin(struct ext4_fs *fs, uint32_t credits)
 	spin_unlock(&j->lock);
 	if (h)
 		return h;
+	err = ext4_mmp_confirm(fs);
+	if (err)
+		return ERR_PTR(err);
 	h = kzalloc(sizeof(*h));
 	if (!h)
 		return ERR_PTR(-ENOMEM);

@@ -180,6 +180,20 @@ static inline bool log_has_csum(const struct log *log)
 /* orphan.c */
 void ext4_orphans_free(struct ext4_fs *fs);
 
+/* mmp.c: one node at a time writes a disk that has the feature mmp */
+/*
+ * Mark the disk as ours, before anything else is written.  Takes seconds (see the file's top).
+ * -EBUSY: another node has it; -EUCLEAN, -EIO, -ENOMEM.
+ */
+int __must_check ext4_mmp_claim(struct ext4_fs *fs, const struct ext4_super_disk *sb,
+				const struct fs_mount_options *opt);
+/* Is the disk still ours?  Before each group of writes.  -EROFS: no, and the fs is aborted. */
+int __must_check ext4_mmp_confirm(struct ext4_fs *fs);
+/* After an abort: the mark is not written any more.  Does not wait; any lock may be held. */
+void ext4_mmp_leave(struct ext4_fs *fs);
+/* The mount ends; @clean: others need not wait for us. */
+void ext4_mmp_release(struct ext4_fs *fs, bool clean);
+
 /* rw.c: what a mount that may write needs beyond one that reads */
 /*
  * After the superblock was decoded: recover the journal if that is needed.  *@log: the log, empty,
@@ -189,8 +203,8 @@ int __must_check ext4_rw_recover(struct ext4_fs *fs, const struct ext4_super_dis
 				 struct log **log, uint32_t *seq);
 /* Start to write: takes @log over, also when it fails. */
 int __must_check ext4_rw_start(struct ext4_fs *fs, struct log *log, uint32_t seq, bool timed);
-/* Stop: all is durable and marked as clean; or the disk is left to recovery. */
-void ext4_rw_stop(struct ext4_fs *fs);
+/* Stop: all is durable and marked as clean; or (false) the disk is left to recovery. */
+bool ext4_rw_stop(struct ext4_fs *fs);
 
 /* recover.c: replay what is committed.  *@seq: the number after the last one. */
 int __must_check log_recover(struct ext4_fs *fs, struct log *log, uint32_t *seq);

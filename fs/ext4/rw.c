@@ -102,9 +102,9 @@ static int mark_in_use(struct ext4_fs *fs)
 int ext4_rw_start(struct ext4_fs *fs, struct log *log, uint32_t seq, bool timed)
 {
 	struct bcache_buf *buf;
-	int err = 0;
+	int err = ext4_mmp_confirm(fs);
 
-	if (log) {
+	if (!err && log) {
 		choose_formats(fs, log);
 		err = log_write_super(log, 0, seq, 0);
 	}
@@ -146,13 +146,16 @@ static int mark_clean(struct ext4_fs *fs)
 	return write_super(fs);
 }
 
-void ext4_rw_stop(struct ext4_fs *fs)
+bool ext4_rw_stop(struct ext4_fs *fs)
 {
-	int err = ext4_journal_quiesce(fs);
+	int err;
 
+	(void)!ext4_mmp_confirm(fs); /* or the journal is aborted, and nothing is written below */
+	err = ext4_journal_quiesce(fs);
 	if (!err)
 		err = mark_clean(fs);
 	if (err && err != -EROFS)
 		pr_err("%s: the end of the mount could not be written (%d)\n", fs->bd->name, err);
 	ext4_journal_free(fs);
+	return !err;
 }

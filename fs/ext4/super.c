@@ -240,14 +240,14 @@ static int super_decode(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 	return err;
 }
 
-/* Multi-mount protection: is some other node using this disk? */
+/* Multi-mount protection, for a mount that only reads: is some other node using this disk? */
 static int check_mmp(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 {
 	const uint64_t block = le64_to_cpu(sb->mmp_block);
 	const struct ext4_mmp_disk *mmp;
 	struct bcache_buf *buf;
-	uint32_t csum, seq;
-	int err = 0;
+	uint32_t seq;
+	int err;
 
 	if (!(fs->incompat & EXT4_INCOMPAT_MMP))
 		return 0;
@@ -257,15 +257,11 @@ static int check_mmp(struct ext4_fs *fs, const struct ext4_super_disk *sb)
 	if (IS_ERR(buf))
 		return (int)PTR_ERR(buf);
 	mmp = (const void *)buf->data;
-	csum = crc32c(fs->csum_seed, mmp, offsetof(struct ext4_mmp_disk, checksum));
 	seq = le32_to_cpu(mmp->seq);
-	if (le32_to_cpu(mmp->magic) != EXT4_MMP_MAGIC ||
-	    (fs->has_csum && le32_to_cpu(mmp->checksum) != csum)) {
-		err = ext4_corrupt(fs, "mmp block: bad magic or checksum");
-	} else if (seq != EXT4_MMP_SEQ_CLEAN) {
+	err = ext4_mmp_check(fs, mmp);
+	if (!err && seq != EXT4_MMP_SEQ_CLEAN)
 		err = ext4_refuse(fs, -EOPNOTSUPP,
 				  "in use by another node, or left so by a crash (mmp %#x)", seq);
-	}
 	bcache_put(buf);
 	return err;
 }
@@ -347,7 +343,7 @@ static int mount_with(struct ext4_fs *fs, const struct fs_mount_options *opt, co
 		fs->bc = NULL;
 		return err;
 	}
-	return check_mmp(fs, sb);
+	return 0;
 }
 
 static struct ext4_fs *fs_new(struct blkdev *bd, const struct fs_mount_options *opt)
@@ -395,6 +391,8 @@ static int try_mount(struct ext4_fs *fs, const struct fs_mount_options *opt, uin
 		writable = false;
 		err = ext4_state_check(fs, sb, false);
 	}
+	if (!err)
+		err = writable ? ext4_mmp_claim(fs, sb, opt) : check_mmp(fs, sb);
 	if (!err && writable)
 		err = ext4_rw_recover(fs, sb, &log, &seq);
 	if (!err)
@@ -421,9 +419,15 @@ int ext4_mount(struct blkdev *bd, const struct fs_mount_options *opt, struct fs 
 	if (!head)
 		return -ENOMEM;
 	do {
-		if (fs)
-			ext4_unmount(fs);
+		struct ext4_fs *old = fs;
+
 		fs = fs_new(bd, opt);
+		if (old && fs) { /* recovered: the disk stays ours */
+			fs->mmp = old->mmp;
+			old->mmp = NULL;
+		}
+		if (old)
+			ext4_unmount(old);
 		if (!fs)
 			err = -ENOMEM;
 		else if (bd->nr_sectors < head_len >> BLK_SECTOR_SHIFT)

@@ -9,12 +9,15 @@
 #include <fs/ext4.h>
 #include <lib/err.h>
 #include <lib/errno.h>
+#include <lib/fmt.h>
 #include <lib/string.h>
 
 int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 		 const struct storage_options *opt)
 {
+	char owner[32];
 	const struct fs_mount_options fs_opt = {
+		.owner = owner,
 		.cache_bytes = opt->cache_bytes,
 		.writable = opt->write,
 		.repeats = opt->again,
@@ -24,6 +27,7 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 	struct fs_statfs fs_stat;
 	int err;
 
+	scnprintf(owner, sizeof(owner), "tessera-node-%u", node);
 	memset(st, 0, sizeof(*st));
 	st->node = node;
 	st->vnode_check = opt->vnode_check;

@@ -22,7 +22,7 @@ SHAPES = [
     "-t ext4 -O inline_data -b 1024 -I 512",
     "-t ext4 -O ^has_journal",
     "-t ext4 -O ^dir_index",
-    "-t ext4 -O ^flex_bg,^resize_inode",
+    "-t ext4 -O ^flex_bg,^resize_inode,mmp",
     "-t ext4 -O meta_bg,^resize_inode -b 1024",
 ]
 
@@ -93,7 +93,6 @@ def test_damage_below_a_mount(tmp_path, shape, seed):
 
 @pytest.mark.parametrize("shape, names", [
     ("-t ext4 -O bigalloc,^resize_inode -C 16384", "bigalloc"),
-    ("-t ext4 -O mmp", "mmp"),
     ("-t ext4 -O quota", "quota"),
     ("-t ext4 -O ea_inode", "ea_inode"),
 ])

@@ -15,6 +15,7 @@
  */
 #include <errno.h>
 #include <fs/ext4.h>
+#include <kernel/time.h>
 #include <lib/err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,7 @@ int main(int argc, char **argv)
 		.cache_bytes = tiny ? 16384 : 1u << 20,
 		.max_inodes = tiny ? 2 : 64,
 		.writable = true,
+		.mmp_second_ns = 10 * NSEC_PER_MSEC,
 		.why = why,
 		.why_size = sizeof(why),
 	};

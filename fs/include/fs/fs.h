@@ -50,7 +50,10 @@ struct fs_mount_options {
 	bool manual_commit;   /* for tests: transactions are not committed by age */
 	bool repeats;         /* changes that an earlier mount did may be asked for again */
 	uint32_t max_inodes;  /* unused inodes kept; 0: the file system's default */
-	char *why;            /* where to put the reason when mounting fails, or NULL */
+	const char *owner;    /* the node's name in marks of use on the disk; NULL: ours */
+	/* For tests and tools: how long a second of multi-mount protection takes; 0: a second. */
+	uint64_t mmp_second_ns;
+	char *why; /* where to put the reason when mounting fails, or NULL */
 	size_t why_size;
 };
 

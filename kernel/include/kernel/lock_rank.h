@@ -38,6 +38,7 @@ enum lock_rank {
 	RANK_FS_RAW = 67,     /* ext4: the bytes of an inode in its table */
 	RANK_FS_SUPER = 68,   /* ext4: the superblock */
 	RANK_FS_JOURNAL = 70, /* the tail of a journal: checkpoints */
+	RANK_FS_MMP = 71,     /* ext4: the mark that a disk is in use */
 	RANK_NET = 72,        /* connection tables, set-up and tear-down */
 	RANK_NET_STACK = 74,  /* the TCP/IP stack to the outside */
 	RANK_NET_PEER = 76,   /* one peer or session */
