@@ -164,9 +164,10 @@ static int write_it(struct write *w, uint64_t new_size)
 	ext4_order_begin(w->op.h, &ordered);
 	err = ext4_op_finish(&w->op, w->in, err);
 	io_err = blk_batch_run(w->batch);
-	ext4_order_end(fs, &ordered, w->remapped ? io_err : 0);
+	/* First the abort: a commit that waits for the data must not go on without them. */
 	if (io_err && w->remapped)
 		ext4_abort(fs, "writing data of new blocks");
+	ext4_order_end(fs, &ordered, w->remapped ? io_err : 0);
 	ext4_op_unlock(&w->op);
 	return err ? err : io_err;
 }

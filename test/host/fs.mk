@@ -7,6 +7,6 @@ prog-y += crash
 crash-folders := fs/bcache fs/ext4
 crash-exclude := fs/%_test.o
 crash-objs := drivers/block/blkbatch.o drivers/block/blkdev.o \
-	$(addprefix test/host/,crash_test.o credits_test.o damage_test.o journal_test.o \
-		image_kit.o listing_test.o logdisk.o mmp_test.o promise_test.o remount_test.o \
-		shortage_test.o)
+	$(addprefix test/host/,crash_test.o credits_test.o damage_test.o errors_test.o \
+		image_kit.o journal_test.o listing_test.o logdisk.o mmp_test.o promise_test.o \
+		remount_test.o shortage_test.o)

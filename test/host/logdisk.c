@@ -32,7 +32,9 @@ struct logdisk {
 	size_t nr_events;
 	size_t max_events;
 	size_t fail_at;
-	bool reads_fail; /* atomic */
+	size_t nr_asked;  /* writes and flushes, those that failed too */
+	size_t fail_only; /* of nr_asked */
+	bool reads_fail;  /* atomic */
 	uint64_t bad_from, bad_to;
 };
 
@@ -63,7 +65,7 @@ static int transfer(struct logdisk *d, const struct blk_req *req)
 {
 	uint64_t at = req->sector << BLK_SECTOR_SHIFT;
 
-	if (req->op != BLK_READ && d->nr_events >= d->fail_at)
+	if (req->op != BLK_READ && (d->nr_asked++ == d->fail_only || d->nr_events >= d->fail_at))
 		return -EIO;
 	if (req->op == BLK_READ && __atomic_load_n(&d->reads_fail, __ATOMIC_SEQ_CST))
 		return -EIO;
@@ -114,6 +116,7 @@ struct logdisk *logdisk_open(const char *path)
 	memcpy(d->now, d->base, d->len);
 	pthread_mutex_init(&d->lock, NULL);
 	d->fail_at = SIZE_MAX;
+	d->fail_only = SIZE_MAX;
 	d->bd = (struct blkdev){
 		.ops = &ops,
 		.driver = d,
@@ -161,6 +164,16 @@ size_t logdisk_nr_events(const struct logdisk *d)
 void logdisk_fail_at(struct logdisk *d, size_t nr)
 {
 	d->fail_at = nr;
+}
+
+void logdisk_fail_only(struct logdisk *d, size_t nr)
+{
+	d->fail_only = nr;
+}
+
+size_t logdisk_nr_asked(const struct logdisk *d)
+{
+	return d->nr_asked;
 }
 
 void logdisk_fail_reads(struct logdisk *d, bool fail)

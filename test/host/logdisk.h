@@ -24,6 +24,10 @@ uint8_t *logdisk_bytes(struct logdisk *d);
 size_t logdisk_nr_events(const struct logdisk *d);
 /* From now on write number @nr and all later ones fail (SIZE_MAX: none). */
 void logdisk_fail_at(struct logdisk *d, size_t nr);
+/* Only that one fails, of all writes and flushes that are asked for. */
+void logdisk_fail_only(struct logdisk *d, size_t nr);
+/* Writes and flushes so far, those that failed too. */
+size_t logdisk_nr_asked(const struct logdisk *d);
 /* From now on all reads fail, or none. */
 void logdisk_fail_reads(struct logdisk *d, bool fail);
 /* From now on reads that touch bytes [@from, @to) fail; 0, 0: none. */
