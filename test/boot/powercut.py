@@ -176,7 +176,10 @@ class File:
             # it had been written, or the rest of a block that a truncation cut, and no more yet.
             after = (self.contents(nr + i + 1)[at : at + UNIT] for i in range(len(tail)))
             cuts = [e.size for e in tail if e.kind == "cut"]
-            early = at >= len(self.contents(nr)) and any(size > at for size in cuts)
+            shortest, early = len(self.contents(nr)), False
+            for size in cuts:
+                early = early or shortest <= at < size
+                shortest = min(shortest, size)
             rest = any(size <= at < -(-size // BLOCK) * BLOCK for size in cuts)
             return early or rest or bytes(UNIT) in after
         return word & 0xFFFFFFFF == MAGIC and place == at and any(

@@ -84,6 +84,27 @@ def cut_power(where: pathlib.Path, seed: int, options: str, more: tuple, changes
     powercut.play(where, base, log, works, cuts, rng)
 
 
+def test_the_model_of_a_size_before_its_bytes():
+    """Cut short, written, cut again behind that: the second size may be there before the bytes, as
+    on Linux, where it is no longer than they; but not bytes that were cut off, nor others' zeroes.
+    """
+    file, unit = powercut.File(), powercut.UNIT
+    size = 4 * powercut.BLOCK
+    for event in (powercut.Event(1, "write", 0, size, 7), powercut.Event(2, "cut", 0, 160, 0),
+                  powercut.Event(3, "write", 160, size, 8),
+                  powercut.Event(4, "cut", 0, size, 0)):  # fmt: skip
+        file.events.append(event)
+    file.promises.append((1, 1))
+    old, new = powercut.pattern(0, size, 7), powercut.pattern(0, size, 8)
+    hole = old[:160] + bytes(size - 160)
+    at = 2 * powercut.BLOCK
+    assert file.wrong(hole, 4) is None
+    assert file.wrong(hole, 3)  # the second cut has not been asked for
+    assert file.wrong(old[:160] + new[160:at] + bytes(unit) + new[at + unit:], 4) is None
+    assert file.wrong(bytes(unit) + hole[unit:], 4)
+    assert file.wrong(old[:at] + new[at:at + unit] + old[at + unit:], 3) is None
+
+
 def test_power_cuts(where):
     cut_power(where, 1, "-t ext4 -b 4096 -m 0 -J size=4", (), 150, 30)
 
