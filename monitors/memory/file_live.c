@@ -839,7 +839,7 @@ static bool is_seek(uint32_t op)
 	return op == PROTO_FILE_SEEK_DATA || op == PROTO_FILE_SEEK_HOLE;
 }
 
-/* A request that needs the change mutex only, and no message. */
+/* A request that needs the change mutex only, and no message but one for room. */
 static int change_here(struct memory *m, struct cached_file *cf,
 		       const struct pm_file_change_req *req, struct pm_file_state *out)
 {
@@ -850,6 +850,8 @@ static int change_here(struct memory *m, struct cached_file *cf,
 	change_begin(m, cf, out);
 	if (req->op == PROTO_FILE_APPEND)
 		err = append_locked(m, cf, req, out);
+	else if (req->op == PROTO_FILE_ROOM)
+		err = file_reserve_hold(m, cf, req, &out->pos);
 	else if (!cf->live->epoch)
 		err = -ESTALE;
 	else /* storage may have had an older time from us meanwhile: it gets this one again */
@@ -864,7 +866,8 @@ static int change_live(struct memory *m, struct cached_file *cf,
 {
 	int err;
 
-	if (req->op == PROTO_FILE_APPEND || req->op == PROTO_FILE_TIME)
+	if (req->op == PROTO_FILE_APPEND || req->op == PROTO_FILE_TIME ||
+	    req->op == PROTO_FILE_ROOM)
 		return change_here(m, cf, req, out);
 	err = mutex_lock_killable(&cf->live->flush);
 	if (err)

@@ -153,6 +153,13 @@ int file_reserve(struct memory *m, struct cached_file *cf, uint64_t first, uint3
 void file_reserve_unmapped(struct memory *m, struct cached_file *cf, uint64_t off);
 /* Storage has forgotten the reservations: those that are needed, again, under @epoch. */
 int file_reserve_again(struct memory *m, struct cached_file *cf, uint64_t epoch) __must_check;
+/*
+ * Serve PROTO_FILE_ROOM: as file_reserve() for the request's pages inside of the file, at most
+ * MS_RESERVE_MAX_PAGES; a processor keeps stores into them to itself, so what is reserved stays
+ * without being dirty. *@pos: up to there all have their place. -ESTALE: the claim is lost.
+ */
+int file_reserve_hold(struct memory *m, struct cached_file *cf,
+		      const struct pm_file_change_req *req, uint64_t *pos) __must_check;
 /* Give back what one file has not needed for some seconds. False: there is none. */
 bool file_reserve_give_idle(struct memory *m);
 /* Give back what no file of storage node @node needs now. No mutex of a file is held. */

@@ -27,14 +27,16 @@
 
 #define AHEAD_FIRST   16u /* pages behind the end of the file, at the first write there */
 #define IDLE_NS       (5 * NSEC_PER_SEC)
+#define HELD_NS       (60 * NSEC_PER_SEC) /* far longer than processors keep stores to themselves */
 #define CHUNK_PAGES   64u
 #define TRIES_MAX     4u /* of a request whose claim has to be made again */
 #define WINDOW_CHUNKS (MS_RESERVE_MAX_PAGES / CHUNK_PAGES + 1)
 
 struct reserve_chunk {
 	struct rb_node node;
-	uint64_t first; /* const: page, a multiple of CHUNK_PAGES */
-	uint64_t bits;  /* not 0 */
+	uint64_t first;   /* const: page, a multiple of CHUNK_PAGES */
+	uint64_t bits;    /* not 0 */
+	uint64_t held_ns; /* when a mapping asked for some of them; 0: none has */
 };
 
 /* --- bits -------------------------------------------------------------------------------- */
@@ -342,7 +344,15 @@ int file_reserve(struct memory *m, struct cached_file *cf, uint64_t first, uint3
 	return err;
 }
 
-/* Reservations of pages from @first on that are not dirty go. */
+/* May a processor still have stores into page @pgoff, of @c, to itself? */
+static bool is_held_locked(struct page_cache *pc, const struct cached_file *cf,
+			   const struct reserve_chunk *c, uint64_t pgoff) __must_hold(&pc->lock)
+{
+	assert_spin_held(&pc->lock);
+	return c->held_ns && time_now_ns() - c->held_ns < HELD_NS && pgoff < cached_file_pages(cf);
+}
+
+/* Reservations of pages from @first on that are neither dirty nor held go. */
 static void keep_dirty_locked(struct page_cache *pc, struct cached_file *cf, uint64_t first)
 	__must_hold(&pc->lock)
 {
@@ -356,6 +366,7 @@ static void keep_dirty_locked(struct page_cache *pc, struct cached_file *cf, uin
 
 		for (uint32_t i = 0; i < CHUNK_PAGES; i++) {
 			if (c->bits & 1ull << i && c->first + i >= first &&
+			    !is_held_locked(pc, cf, c, c->first + i) &&
 			    !is_dirty_locked(pc, cf, c->first + i))
 				idle |= 1ull << i;
 		}
@@ -363,6 +374,54 @@ static void keep_dirty_locked(struct page_cache *pc, struct cached_file *cf, uin
 		c = chunk_from_locked(pc, lf, next);
 	}
 	lf->ahead = 0;
+}
+
+/* The chunks of pages [first, end) are held from now on. */
+static void hold_locked(struct page_cache *pc, struct file_live *lf, uint64_t first, uint64_t end)
+	__must_hold(&pc->lock)
+{
+	struct reserve_chunk *c;
+
+	assert_spin_held(&pc->lock);
+	while (first < end && (c = chunk_from_locked(pc, lf, first)) && c->first < end) {
+		c->held_ns = time_now_ns();
+		first = c->first + CHUNK_PAGES;
+	}
+}
+
+int file_reserve_hold(struct memory *m, struct cached_file *cf,
+		      const struct pm_file_change_req *req, uint64_t *pos)
+{
+	const uint32_t flags = req->flags & PM_FILE_PRIVILEGED ? MS_RESERVE_PRIVILEGED : 0;
+	const uint64_t first = req->off >> PAGE_SHIFT;
+	uint64_t end =
+		MIN(DIV_ROUND_UP(req->off + req->len, PAGE_SIZE), first + MS_RESERVE_MAX_PAGES);
+	struct page_cache *pc = &m->page_cache;
+	struct file_live *lf = cf->live;
+	uint64_t nr_pages, epoch;
+	int err;
+
+	assert_mutex_held(&lf->change);
+	spin_lock(&pc->lock);
+	nr_pages = cached_file_pages(cf);
+	epoch = lf->epoch;
+	spin_unlock(&pc->lock);
+	*pos = req->off;
+	end = MIN(end, nr_pages);
+	if (!epoch)
+		return -ESTALE;
+	if (first >= end)
+		return 0;
+	err = file_reserve(m, cf, first, (uint32_t)(end - first), flags);
+	if (err)
+		return err;
+	spin_lock(&pc->lock);
+	hold_locked(pc, lf, first, end);
+	if (first >= lf->mapped_first && first < lf->mapped_end)
+		end = MAX(end, MIN(lf->mapped_end, nr_pages));
+	spin_unlock(&pc->lock);
+	*pos = end << PAGE_SHIFT;
+	return 0;
 }
 
 int file_reserve_again(struct memory *m, struct cached_file *cf, uint64_t epoch)

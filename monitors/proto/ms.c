@@ -91,7 +91,7 @@ CODEC_FIXED(ms_write_req, MS_WRITE_REQ, write_req_is_valid)
 static bool change_req_is_valid(const struct ms_change_req *r)
 {
 	return r->file.node && !(r->flags & ~(uint32_t)MS_RESERVE_ALL) &&
-	       r->op != PROTO_FILE_APPEND && r->op != PROTO_FILE_TIME &&
+	       r->op != PROTO_FILE_APPEND && r->op != PROTO_FILE_TIME && r->op != PROTO_FILE_ROOM &&
 	       file_op_is_valid(r->op, r->off, r->len) && time_is_valid(r->mtime_ns) &&
 	       change_id_is_valid(r->client, r->seq);
 }

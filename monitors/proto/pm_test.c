@@ -914,6 +914,7 @@ static const struct rejection {
 	{ "ms_change_req", 32, 8, 0 },
 	{ "ms_change_req", 40, 4, PROTO_FILE_APPEND },
 	{ "ms_change_req", 40, 4, PROTO_FILE_TIME },
+	{ "ms_change_req", 40, 4, PROTO_FILE_ROOM },
 	{ "ms_file_state", 48, 8, 4098 }, /* behind the end */
 	{ "ms_change_req", 44, 4, 2 },
 	{ "ms_change_req", 56, 8, INT64_MAX },

@@ -61,8 +61,11 @@ def small_disk(where: pathlib.Path) -> pathlib.Path:
 
 def fill(running: Running, *argvs: tuple[str, str, str, str]) -> dict[str, int]:
     """Fill files of the small disk at the same time, (node, name, user, how): their sizes."""
-    started = [(name, *running.start([FULL, "fill", f"/full/{name}", user, how], cwd="/",
-                                     node=node)) for node, name, user, how in argvs]  # fmt: skip
+    started = []
+    for node, name, user, how in argvs:
+        path = f"/full/{name}"
+        words = ["store", path, user] if how == "store" else ["fill", path, user, how]
+        started.append((name, *running.start([FULL, *words], cwd="/", node=node)))
     end, sizes = time.monotonic() + 300, {}
     for name, program, capture in started:
         assert program.wait(end), f"{name} is never full"
@@ -84,7 +87,7 @@ def fill_all(running: Running) -> dict[str, int]:
         run_all(running, [("p0", [FULL, "check", f"/full/{name}", str(size)])], 60)
     assert running.run([FULL, "remove", "/full/a"], cwd="/").status == 0
     freed = sizes.pop("a")
-    sizes |= fill(running, ("p1", "e", "1000", "append"), ("p0", "f", "1000", "odd"))
+    sizes |= fill(running, ("p1", "e", "1000", "append"), ("p0", "f", "1000", "store"))
     # The blocks that root has beyond a tenth come off.
     assert freed - 2 * MB < sizes["e"] + sizes["f"] <= freed
     return sizes

@@ -17,6 +17,7 @@
 #include <processor/excache/object.h>
 #include <processor/mm/aspace.h>
 #include <shim/pgtable.h>
+#include <shim/shim.h>
 
 #include "fake_owner.h"
 #include "user_word.h"
@@ -65,9 +66,33 @@ static int flush(struct object *o, uint64_t first, uint64_t end, bool sync)
 	return 0;
 }
 
+/* Pages that have a place on the disk, or could get one; what was asked for it. */
+static struct {
+	uint64_t nr;
+	unsigned int asked;
+	uint64_t last_nr;
+	bool cut; /* the next answer comes after a truncation */
+} room;
+
+static int find_room(struct object *o, uint64_t pgoff, uint64_t nr, uint64_t *end)
+{
+	(void)o;
+	__atomic_add_fetch(&room.asked, 1, __ATOMIC_RELAXED);
+	room.last_nr = nr;
+	if (pgoff + nr > room.nr)
+		return -ENOSPC;
+	if (room.cut)
+		file_dirty_forget_room(o);
+	room.cut = false;
+	*end = pgoff + nr;
+	return 0;
+}
+
 static void start(struct ktest *t)
 {
-	static const struct file_dirty_ops ops = { .size = file_size, .flush = flush };
+	static const struct file_dirty_ops ops = { .size = file_size,
+						   .room = find_room,
+						   .flush = flush };
 	static uint64_t next_ino = 9000;
 	const struct file_id file = { .ino = next_ino++, .gen = 1, .node = 9 };
 
@@ -77,6 +102,8 @@ static void start(struct ktest *t)
 	fake_file(PAGES, UINT64_MAX);
 	fake_file_bytes(bytes);
 	file_dirty_set_ops(&ops);
+	room.nr = UINT64_MAX;
+	room.asked = 0;
 	obj = object_live_get(&file, 1);
 	if (IS_ERR(obj))
 		abort();
@@ -253,6 +280,48 @@ static void behind_the_end(struct ktest *t)
 	finish(t, as);
 }
 
+/* A store has a place on the disk before it is made; what is known of places does not last. */
+static void a_store_needs_its_place(struct ktest *t)
+{
+	struct aspace *as;
+
+	start(t);
+	as = space(t);
+	room.nr = 12;
+	EXPECT_EQ(t, store(as, 12, 1), -ENOSPC);
+	EXPECT_FALSE(t, file_dirty_any(obj));
+	EXPECT_EQ(t, load(as, 12), 0u);
+	/* In order: 1, 2, 4 pages at a time; 8 are too many, so 1, 2; then 4, 2 and 2 are. */
+	room.asked = 0;
+	for (uint64_t i = 0; i < 12; i++)
+		EXPECT_EQ(t, store(as, i, i + 1), 0);
+	EXPECT_EQ(t, store(as, 12, 1), -ENOSPC);
+	EXPECT_EQ(t, room.asked, 3u + 3 + 2 + 2 + 2);
+	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
+	EXPECT_EQ(t, store(as, 11, 5), 0);
+	/* A truncation, and the time. */
+	room.asked = 0;
+	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
+	file_dirty_forget_room(obj);
+	EXPECT_EQ(t, store(as, 11, 6), 0);
+	EXPECT_EQ(t, room.asked, 1u);
+	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
+	shim_time_advance_ns(31 * NSEC_PER_SEC);
+	EXPECT_EQ(t, store(as, 11, 7), 0);
+	EXPECT_EQ(t, room.asked, 2u);
+	/* An answer from before a change is not relied on. */
+	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
+	file_dirty_forget_room(obj);
+	room.cut = true;
+	EXPECT_EQ(t, store(as, 11, 8), 0);
+	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
+	room.asked = 0;
+	EXPECT_EQ(t, store(as, 11, 9), 0);
+	EXPECT_EQ(t, room.asked, 1u);
+	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
+	finish(t, as);
+}
+
 struct writer {
 	pthread_t thread;
 	struct aspace *as;
@@ -377,6 +446,7 @@ static const struct ktest_case cases[] = {
 	KTEST(between_the_copy_and_the_answer),
 	KTEST(dirty_lines_stay_and_others_go_on),
 	KTEST(behind_the_end),
+	KTEST(a_store_needs_its_place),
 	KTEST(at_the_limit_faults_wait),
 	KTEST(a_sealed_file_is_not_stored_into),
 	KTEST(a_round_meets_all),

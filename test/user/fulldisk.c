@@ -3,21 +3,26 @@
  * A disk that becomes full: every byte that write(2) has accepted stays.
  *
  *	fulldisk fill PATH UID write|append|odd   until ENOSPC; says how many bytes were accepted
+ *	fulldisk store PATH UID                   into a mapping of a hole, until SIGBUS; the same
  *	fulldisk check PATH BYTES                 the file is these bytes, and no more
  *	fulldisk inodes DIR                       until no inode is left; says how many there were
  *	fulldisk names DIR                        names and paths as long as can be, or longer
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #define BLOCK 4096u
+#define HOLE  (64u << 20) /* more than the disk has */
 #define ODD   50000u /* bytes of one write: pages at both ends are shared with its neighbours */
 
 static void die(const char *what)
@@ -63,6 +68,43 @@ static int fill(const char *path, uid_t uid, const char *how)
 		die("statvfs");
 	if (close(fd))
 		die("close");
+	printf("%llu\n", (unsigned long long)pos);
+	return 0;
+}
+
+static sigjmp_buf no_room;
+
+static void on_bus(int sig)
+{
+	(void)sig;
+	siglongjmp(no_room, 1);
+}
+
+/* The page whose first store has no room is not there; those before it are. */
+static int store(const char *path, uid_t uid)
+{
+	static volatile uint64_t pos; /* lives over the jump */
+	const struct sigaction sa = { .sa_handler = on_bus };
+	uint8_t *map;
+	int fd;
+
+	if (setgid(uid) || setuid(uid))
+		die("setuid");
+	fd = open(path, O_CREAT | O_RDWR, 0644);
+	if (fd < 0 || ftruncate(fd, HOLE))
+		die(path);
+	map = mmap(NULL, HOLE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED || sigaction(SIGBUS, &sa, NULL))
+		die("mmap");
+	if (!sigsetjmp(no_room, 1)) {
+		for (pos = 0; pos < HOLE; pos += BLOCK)
+			make(map + pos, pos, BLOCK);
+	}
+	if (map[pos]) /* reading finds the hole */
+		die("a store that failed");
+	if (pos == HOLE || msync(map, HOLE, MS_SYNC) || ftruncate(fd, (off_t)pos) || fsync(fd) ||
+	    munmap(map, HOLE) || close(fd))
+		die("the end");
 	printf("%llu\n", (unsigned long long)pos);
 	return 0;
 }
@@ -210,6 +252,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 5 && !strcmp(argv[1], "fill"))
 		return fill(argv[2], (uid_t)atoi(argv[3]), argv[4]);
+	if (argc == 4 && !strcmp(argv[1], "store"))
+		return store(argv[2], (uid_t)atoi(argv[3]));
 	if (argc == 4 && !strcmp(argv[1], "check"))
 		return check(argv[2], strtoull(argv[3], NULL, 10));
 	if (argc == 3 && !strcmp(argv[1], "inodes"))
@@ -218,6 +262,6 @@ int main(int argc, char **argv)
 		return names(argv[2]);
 	if (argc == 3 && !strcmp(argv[1], "remove"))
 		return unlink(argv[2]) ? 1 : 0;
-	fprintf(stderr, "usage: fulldisk fill|check|inodes|names|remove PATH ...\n");
+	fprintf(stderr, "usage: fulldisk fill|store|check|inodes|names|remove PATH ...\n");
 	return 2;
 }

@@ -34,6 +34,7 @@ static_assert((int)FILE_COLLAPSE == (int)PROTO_FILE_COLLAPSE, "the same");
 static_assert((int)FILE_SEEK_DATA == (int)PROTO_FILE_SEEK_DATA, "the same");
 static_assert((int)FILE_SEEK_HOLE == (int)PROTO_FILE_SEEK_HOLE, "the same");
 static_assert((int)FILE_TIME == (int)PROTO_FILE_TIME, "the same");
+static_assert((int)FILE_ROOM == (int)PROTO_FILE_ROOM, "the same");
 static_assert(FILE_BUF_PAGES == PM_FILE_WRITE_MAX, "one message");
 
 COUNTER(file_writes, "file.writes", "requests that carried written bytes to a memory node");

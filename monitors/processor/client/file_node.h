@@ -22,7 +22,7 @@ struct file_state {
 	uint64_t before;  /* what it was before the request */
 	struct fs_time mtime;
 	uint32_t errors; /* grows when data is lost */
-	uint64_t pos;    /* FILE_APPEND: where the bytes go; FILE_SEEK_*: what was found */
+	uint64_t pos;    /* FILE_APPEND: where the bytes go; FILE_SEEK_*, _ROOM: see there */
 };
 
 int file_node_open(const struct file_id *file, uint32_t *node, struct file_state *out) __must_check;
@@ -77,6 +77,8 @@ enum file_op {
 	FILE_SEEK_DATA, /* file_state.pos is what was found; -ENXIO */
 	FILE_SEEK_HOLE,
 	FILE_TIME, /* @now is the mtime that storage has */
+	FILE_ROOM, /* stores into these pages are to come; file_state.pos is the end of those */
+		   /* that have their place on the disk, or @off if that lies behind the end */
 };
 
 struct file_change {

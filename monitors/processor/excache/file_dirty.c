@@ -25,7 +25,10 @@
 
 #include "cache_private.h"
 
-#define OLD_NS (5 * NSEC_PER_SEC) /* a line stays dirty for that long without pressure */
+#define OLD_NS   (5 * NSEC_PER_SEC) /* a line stays dirty for that long without pressure */
+/* Room that was asked for is relied on for that long: the node keeps it until the lines are old. */
+#define ROOM_NS  (30 * NSEC_PER_SEC)
+#define ROOM_MAX ((uint64_t)64) /* pages to ask for at a time */
 
 static uint64_t param_dirty;
 BOOT_PARAM(
@@ -145,19 +148,73 @@ void file_dirty_forget_locked(struct cache_set *set, struct line *line)
 
 /* --- faults ---------------------------------------------------------------------------- */
 
+/* Pages to ask for at @pgoff; 0: it is known to have its place. */
+static uint64_t room_wanted(struct object *obj, uint64_t pgoff, uint64_t *changes)
+{
+	uint64_t nr = 1;
+
+	spin_lock(&obj->lock);
+	*changes = obj->room_changes;
+	if (time_now_ns() < obj->room_until_ns) {
+		if (pgoff >= obj->room_first && pgoff < obj->room_end)
+			nr = 0;
+		else if (pgoff == obj->room_end) /* in order: ahead, as writers do */
+			nr = MIN(2 * obj->room_nr, ROOM_MAX);
+	}
+	spin_unlock(&obj->lock);
+	return nr;
+}
+
+/* See that a page inside the file has its place on the disk before it is stored to. */
+static int find_room(struct object *obj, uint64_t pgoff)
+{
+	const uint64_t until = time_now_ns() + ROOM_NS;
+	uint64_t changes, end, nr = room_wanted(obj, pgoff, &changes);
+	int err;
+
+	if (!nr)
+		return 0;
+	err = dirty.ops->room(obj, pgoff, nr, &end);
+	if (err == -ENOSPC && nr > 1) {
+		nr = 1;
+		err = dirty.ops->room(obj, pgoff, nr, &end);
+	}
+	if (err)
+		return err;
+	if (end <= pgoff) /* a truncation came first */
+		return -EIO;
+	spin_lock(&obj->lock);
+	if (obj->room_changes == changes) {
+		obj->room_first = pgoff;
+		obj->room_end = end;
+		obj->room_nr = nr;
+		obj->room_until_ns = until;
+	}
+	spin_unlock(&obj->lock);
+	return 0;
+}
+
+void file_dirty_forget_room(struct object *obj)
+{
+	spin_lock(&obj->lock);
+	obj->room_changes++;
+	obj->room_until_ns = 0;
+	spin_unlock(&obj->lock);
+}
+
 int file_dirty_check(struct object *obj, uint64_t pgoff)
 {
 	uint64_t size = READ_ONCE(obj->size);
 	int err = 0;
 
-	if (pgoff < DIV_ROUND_UP(size, PAGE_SIZE))
-		return 0;
+	if (!dirty.ops)
+		return pgoff < DIV_ROUND_UP(size, PAGE_SIZE) ? 0 : -EIO;
 	/* Another processor may have made it longer. */
-	if (dirty.ops)
+	if (pgoff >= DIV_ROUND_UP(size, PAGE_SIZE))
 		err = dirty.ops->size(obj, &size);
-	if (err)
-		return err;
-	return pgoff < DIV_ROUND_UP(size, PAGE_SIZE) ? 0 : -EIO;
+	if (!err && pgoff >= DIV_ROUND_UP(size, PAGE_SIZE))
+		err = -EIO;
+	return err ? err : find_room(obj, pgoff);
 }
 
 static bool mark_locked(struct cache_set *set, struct line *line)

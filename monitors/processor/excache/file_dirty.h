@@ -25,6 +25,11 @@ struct object;
 struct file_dirty_ops {
 	/* Bytes of the file, as the memory node knows them. Negative errno. */
 	int (*size)(struct object *obj, uint64_t *size);
+	/*
+	 * Pages [@pgoff, @pgoff + @nr) are stored to soon: they have a place on the disk up to
+	 * *@end, @pgoff or more; it stays theirs for a minute. -ENOSPC: there is none for all.
+	 */
+	int (*room)(struct object *obj, uint64_t pgoff, uint64_t nr, uint64_t *end);
 	/* Write back what is dirty of pages [first, end); @sync: to the disk. Killable. */
 	int (*flush)(struct object *obj, uint64_t first, uint64_t end, bool sync);
 };
@@ -38,8 +43,13 @@ int file_dirty_init(void) __must_check;
 
 /* --- faults ---------------------------------------------------------------------------- */
 
-/* May page @pgoff of a mapping be stored to? -EIO: it lies behind the end; others as size(). */
+/*
+ * May page @pgoff of a mapping be stored to? Then it has a place on the disk. -EIO: it lies behind
+ * the end; -ENOSPC; others as size().
+ */
 int file_dirty_check(struct object *obj, uint64_t pgoff) __must_check;
+/* Pages of @obj may have lost their places, by a change that is done. */
+void file_dirty_forget_room(struct object *obj);
 /*
  * @line, which is pinned, will be mapped for writing before it is unpinned. False: not now; unpin
  * it, and begin again after file_dirty_wait().

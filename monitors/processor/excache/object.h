@@ -119,8 +119,12 @@ struct object {
 	size_t nr_dirty __guarded_by(&lock);      /* these, and those whose copy is on its way */
 	uint64_t dirty_stamp __guarded_by(&lock); /* of the last line that was marked */
 	bool sealed __guarded_by(&lock);          /* no line is marked for now */
-	struct list_head dirty_link;              /* file_dirty.c's lock */
-	uint64_t dirty_since, dirty_round;        /* file_dirty.c's lock */
+	/* live: pages that are known to have a place on the disk; for how long that holds */
+	uint64_t room_first, room_end, room_until_ns __guarded_by(&lock);
+	uint64_t room_nr __guarded_by(&lock);      /* pages that were asked for last */
+	uint64_t room_changes __guarded_by(&lock); /* times at which places may have gone */
+	struct list_head dirty_link;               /* file_dirty.c's lock */
+	uint64_t dirty_since, dirty_round;         /* file_dirty.c's lock */
 	void *owner;      /* live, atomic: set once, vfs/live.c's; freed with the object */
 	uint64_t version; /* const; live: the changes' mutex, vfs/live.c */
 	uint32_t node;    /* live, atomic: memory node that caches it; 0: by placement */

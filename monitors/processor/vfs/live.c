@@ -115,6 +115,8 @@ static void told_locked(struct live_file *lf, const struct file_state *state)
 		live_count_loss_locked(lf, "another memory node has the file");
 	else if (lf->told_by == lf->node && lf->node_errors != state->errors)
 		live_count_loss_locked(lf, "the disk has refused it");
+	if (lf->told_by != lf->node)
+		file_dirty_forget_room(lf->object);
 	lf->told_by = lf->node;
 	lf->node_errors = state->errors;
 	WRITE_ONCE(lf->object->node, lf->node);
@@ -167,6 +169,7 @@ static int drop_old_locked(struct live_file *lf) __must_hold(&lf->change)
 	err = live_flush_locked(lf, 0, UINT64_MAX);
 	if (!err)
 		err = excache_drop_killable(obj, 0, UINT64_MAX);
+	file_dirty_forget_room(obj);
 	file_dirty_unseal(obj);
 	return err;
 }
@@ -254,8 +257,7 @@ static ssize_t live_read(struct file *f, struct uio *uio, uint64_t *pos)
 
 /* --- writing --------------------------------------------------------------------------- */
 
-/* May the caller take the blocks that are kept for root? */
-static bool is_privileged(void)
+bool live_is_privileged(void)
 {
 	struct fs_cred cred;
 
@@ -366,7 +368,7 @@ static void clean_tail_locked(struct live_file *lf) __must_hold(&lf->change)
 static int append_locked(struct live_file *lf, uint64_t len, uint64_t *at) __must_hold(&lf->change)
 {
 	const struct file_change what = {
-		.op = FILE_APPEND, .len = len, .now = live_now(), .privileged = is_privileged()
+		.op = FILE_APPEND, .len = len, .now = live_now(), .privileged = live_is_privileged()
 	};
 	struct file_state state;
 	int err, tries = 0;
@@ -466,7 +468,7 @@ static ssize_t write_some_locked(struct live_file *lf, struct uio *uio, uint64_t
 	if (!n)
 		return -EFAULT;
 	what->inside = false;
-	what->privileged = is_privileged();
+	what->privileged = live_is_privileged();
 	what->now = live_now();
 	if (*at > READ_ONCE(lf->object->size))
 		clean_tail_locked(lf);
@@ -569,9 +571,11 @@ static int change_locked(struct live_file *lf, enum file_op op, uint64_t off, ui
 	__must_hold(&lf->change)
 {
 	const uint64_t first = DIV_ROUND_UP(off, PAGE_SIZE);
-	const struct file_change what = {
-		.op = op, .off = off, .len = len, .now = live_now(), .privileged = is_privileged()
-	};
+	const struct file_change what = { .op = op,
+					  .off = off,
+					  .len = len,
+					  .now = live_now(),
+					  .privileged = live_is_privileged() };
 	struct file_state state;
 	int err, tries = 0;
 
@@ -581,6 +585,7 @@ static int change_locked(struct live_file *lf, enum file_op op, uint64_t off, ui
 	do
 		err = file_node_change(&lf->file, &lf->node, &what, &state);
 	while (err && live_again_locked(lf, err, &tries));
+	file_dirty_forget_room(lf->object);
 	if (err) {
 		live_doubt(lf->object, off >> PAGE_SHIFT, UINT64_MAX);
 		return err;
@@ -594,7 +599,10 @@ static int change_locked(struct live_file *lf, enum file_op op, uint64_t off, ui
 	return 0;
 }
 
-/* The same of one that drops_lines(): what was stored into mappings before it is not lost. */
+/*
+ * The same of fallocate(2). Stores into mappings before it are not lost, nor those elsewhere in the
+ * file, where it may use up the room that was reserved for them.
+ */
 static int move_locked(struct live_file *lf, enum file_op op, uint64_t off, uint64_t len)
 	__must_hold(&lf->change)
 {
@@ -604,10 +612,10 @@ static int move_locked(struct live_file *lf, enum file_op op, uint64_t off, uint
 
 	assert_mutex_held(&lf->change);
 	file_dirty_seal(lf->object);
-	err = live_flush_locked(lf, first, end);
+	err = live_flush_locked(lf, 0, UINT64_MAX);
 	if (!err)
 		err = change_locked(lf, op, off, len);
-	if (!err)
+	if (!err && drops_lines(op))
 		excache_drop(lf->object, first, end);
 	file_dirty_unseal(lf->object);
 	return err;
@@ -692,8 +700,7 @@ static int live_fallocate(struct file *f, int mode, uint64_t off, uint64_t len)
 	err = mutex_lock_killable(&h->lf->change);
 	if (err)
 		return err;
-	err = drops_lines((enum file_op)op) ? move_locked(h->lf, (enum file_op)op, off, len)
-					    : change_locked(h->lf, (enum file_op)op, off, len);
+	err = move_locked(h->lf, (enum file_op)op, off, len);
 	mutex_unlock(&h->lf->change);
 	return err;
 }

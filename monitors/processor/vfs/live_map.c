@@ -208,6 +208,25 @@ static int size_at_node(struct object *obj, uint64_t *size)
 	return err;
 }
 
+/* No lock either. The store is the faulting thread's: its user may have root's blocks. */
+static int room_at_node(struct object *obj, uint64_t pgoff, uint64_t nr, uint64_t *end)
+{
+	const struct file_change what = { .op = FILE_ROOM,
+					  .off = pgoff << PAGE_SHIFT,
+					  .len = nr << PAGE_SHIFT,
+					  .now = live_now(),
+					  .privileged = live_is_privileged() };
+	uint32_t node = READ_ONCE(obj->node);
+	struct file_state state;
+	int err = file_node_change(&obj->file, &node, &what, &state);
+
+	if (err == -EHOSTDOWN && !node)
+		err = file_node_change(&obj->file, &node, &what, &state); /* its successor */
+	if (!err)
+		*end = state.pos >> PAGE_SHIFT;
+	return err;
+}
+
 /* --- write-behind ---------------------------------------------------------------------- */
 
 /* One object that is due; false: it has to wait. */
@@ -256,7 +275,9 @@ int live_flush_all(void)
 
 int live_maps_init(void)
 {
-	static const struct file_dirty_ops ops = { .size = size_at_node, .flush = live_write_back };
+	static const struct file_dirty_ops ops = { .size = size_at_node,
+						   .room = room_at_node,
+						   .flush = live_write_back };
 	struct thread *t;
 
 	if (file_dirty_is_used())

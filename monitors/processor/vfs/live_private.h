@@ -27,6 +27,8 @@ struct live_file {
 /* The file of @obj, which is live and referenced. ERR_PTR(-ENOMEM). */
 struct live_file *live_of(struct object *obj);
 struct fs_time live_now(void);
+/* May the caller take the blocks that are kept for root? */
+bool live_is_privileged(void);
 
 /* A loss of data, for the log and for each open file. */
 void live_count_loss_locked(struct live_file *lf, const char *why) __must_hold(&lf->change);

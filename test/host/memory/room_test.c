@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include <kernel/thread.h>
+#include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
+#include <shim/shim.h>
 
 #include "live_kit.h"
 
@@ -400,6 +402,50 @@ static void an_allocation_takes_idle_promises(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* Stores into a mapping: the processor has them to itself for some time, and room all the while. */
+static void mapped_pages_keep_their_room(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 0);
+	f.room_known = true;
+	f.room = 20;
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, 30 * PAGE_SIZE, 0), 0);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_ROOM, 3 * PAGE_SIZE, 4 * PAGE_SIZE), 0);
+	EXPECT_EQ(t, state.pos, 7 * PAGE_SIZE);
+	EXPECT_EQ(t, state.before, state.version); /* nothing has changed */
+	EXPECT_EQ(t, f.disks[0].promised, 4);
+	/* Room that is idle comes back, but not this, and not for want of room either. */
+	shim_time_advance_ns(10 * NSEC_PER_SEC);
+	EXPECT_TRUE(t, file_reserve_give_idle(&f.mem[0]));
+	EXPECT_EQ(t, f.disks[0].promised, 4);
+	file_reserve_give_all(&f.mem[0], FAKE_STORAGE);
+	EXPECT_EQ(t, f.disks[0].promised, 4);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_ROOM, 8 * PAGE_SIZE, 17 * PAGE_SIZE), -ENOSPC);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_ROOM, 8 * PAGE_SIZE, 16 * PAGE_SIZE), 0);
+	EXPECT_EQ(t, write_byte(&f, 1, 29, 0), -ENOSPC);
+	/* The bytes come, and all find their blocks; the answer goes up to the last block then. */
+	for (uint64_t i = 3; i < 24; i++) {
+		if (i != 7)
+			ASSERT_EQ(t, write_byte(&f, 1, i, 0), 0);
+	}
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, f.disks[0].unpromised, 0);
+	EXPECT_EQ(t, state.errors, 0);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_ROOM, 9 * PAGE_SIZE, 1), 0);
+	EXPECT_EQ(t, state.pos, 24 * PAGE_SIZE);
+	/* Behind the end there is nothing to be had; and in the end a promise is too old. */
+	ASSERT_EQ(t, change(&f, PROTO_FILE_ROOM, 30 * PAGE_SIZE, PAGE_SIZE), 0);
+	EXPECT_EQ(t, state.pos, 30 * PAGE_SIZE);
+	f.room = 1;
+	ASSERT_EQ(t, change(&f, PROTO_FILE_ROOM, 0, PAGE_SIZE), 0);
+	EXPECT_EQ(t, f.disks[0].promised, 1);
+	shim_time_advance_ns(70 * NSEC_PER_SEC);
+	EXPECT_TRUE(t, file_reserve_give_idle(&f.mem[0]));
+	EXPECT_EQ(t, f.disks[0].promised, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(a_full_disk_is_told_at_once),
 	KTEST(writers_in_order_ask_ahead),
@@ -413,6 +459,7 @@ static const struct ktest_case cases[] = {
 	KTEST(blocks_that_are_lost_are_asked_for),
 	KTEST(newer_bytes_keep_their_promise),
 	KTEST(an_allocation_takes_idle_promises),
+	KTEST(mapped_pages_keep_their_room),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.room", .cases = cases };

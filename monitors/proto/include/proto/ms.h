@@ -100,7 +100,7 @@ enum ms_reserve_flags {
 struct ms_change_req_wire {
 	struct proto_file_wire file;
 	le64_t epoch;
-	le32_t op;    /* enum proto_file_op, but not PROTO_FILE_APPEND or PROTO_FILE_TIME */
+	le32_t op;    /* enum proto_file_op, but not APPEND, TIME or ROOM */
 	le32_t flags; /* enum ms_reserve_flags */
 	le64_t off;
 	le64_t len;

@@ -599,7 +599,7 @@ struct pm_file_state_wire {
 	le64_t mtime_s;
 	le32_t mtime_ns;
 	le32_t errors; /* times that data of the file was lost; only to be compared */
-	le64_t pos; /* PROTO_FILE_APPEND: where the bytes go; of a seek: what was found; else 0 */
+	le64_t pos; /* APPEND: where the bytes go; a seek: what was found; ROOM: its end; else 0 */
 	/* 0; or the memory node that has the file's page cache: nothing was done, all else is 0 */
 	le32_t node;
 	le32_t reserved;

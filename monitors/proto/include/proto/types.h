@@ -62,6 +62,7 @@ enum proto_file_op {
 	PROTO_FILE_SEEK_DATA = 9,     /* the first byte from off on that is no hole */
 	PROTO_FILE_SEEK_HOLE = 10,    /* the first one of a hole; the end is one */
 	PROTO_FILE_TIME = 11,         /* only the mtime, which storage has */
+	PROTO_FILE_ROOM = 12,         /* pages of it are stored to soon: each has its place then */
 	PROTO_FILE_OPS,
 };
 
