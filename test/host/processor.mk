@@ -8,9 +8,12 @@ processor-objs    := monitors/processor/account/account.o \
 	monitors/processor/mm/attach.o \
 	monitors/processor/mm/fault.o monitors/processor/mm/file_map_calls.o \
 	monitors/processor/mm/fork.o \
+	monitors/processor/mm/guard.o \
 	monitors/processor/mm/kmem.o monitors/processor/mm/lease.o \
-	monitors/processor/mm/lease_calls.o monitors/processor/mm/mmap_calls.o \
+	monitors/processor/mm/lease_calls.o monitors/processor/mm/madvise_calls.o \
+	monitors/processor/mm/mmap_calls.o \
 	monitors/processor/mm/populate.o monitors/processor/mm/remote.o \
+	monitors/processor/mm/ranges.o monitors/processor/mm/seal.o \
 	monitors/processor/vfs/uio.o \
 	test/host/account_mm_test.o test/host/ahead_test.o test/host/around_test.o \
 	test/host/aspace_test.o test/host/attach_test.o \
@@ -18,12 +21,13 @@ processor-objs    := monitors/processor/account/account.o \
 	test/host/fake_map.o test/host/fake_owner.o test/host/fake_threads.o \
 	test/host/fork_test.o test/host/kill_test.o \
 	test/host/lease_test.o test/host/loss_test.o test/host/policy_test.o \
-	test/host/range_test.o test/host/reclaim_test.o test/host/shared_test.o \
-	test/host/silence_test.o \
+	test/host/range_test.o test/host/reclaim_test.o \
+	test/host/shared_test.o test/host/silence_test.o \
 	test/host/steps_test.o test/host/uio_test.o test/host/user_word.o
 
 $(addprefix $(O)/obj/,monitors/processor/mm/file_map_calls.o \
-	monitors/processor/mm/mmap_calls.o test/host/kill_test.o \
+	monitors/processor/mm/madvise_calls.o monitors/processor/mm/mmap_calls.o \
+	monitors/processor/mm/seal.o test/host/kill_test.o \
 	test/host/account_mm_test.o test/host/lease_test.o \
 	test/host/range_test.o): \
 	| $(syscall_handlers)

@@ -67,6 +67,8 @@
 #define MADV_POPULATE_WRITE  23
 #define MADV_DONTNEED_LOCKED 24
 #define MADV_COLLAPSE        25
+#define MADV_GUARD_INSTALL   102
+#define MADV_GUARD_REMOVE    103
 
 /* mlock2(), mlockall() */
 #define MLOCK_ONFAULT 1u

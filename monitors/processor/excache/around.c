@@ -289,8 +289,9 @@ static uint64_t map_locked(struct aspace *as, struct file_window *w, const struc
 	uint64_t mapped;
 
 	assert_spin_held(&as->lock);
-	/* Ranges that are blocked may lie in the window: rare enough to do without. */
-	if (as->seq.map != seq || !list_empty(&as->blocked))
+	/* Ranges that are blocked, and guards, may lie in it: rare enough to do without. */
+	if (as->seq.map != seq || !list_empty(&as->blocked) ||
+	    ranges_meet(&as->guards, p->vpn << PAGE_SHIFT, (p->vpn + p->nr) << PAGE_SHIFT))
 		return 0;
 	a = record_locked(as, w, p);
 	if (!a)

@@ -144,6 +144,8 @@ void aspace_put(struct aspace *as)
 	lock_not_needed(&as->lock, "the last reference is gone");
 	pgtable_destroy(as->pt);
 	attach_end(as);
+	ranges_end(&as->seals);
+	ranges_end(&as->guards);
 	if (as->guest)
 		as->guest->space_ends(as->guest);
 	kmem_uncharge_space(as);
@@ -226,6 +228,8 @@ int aspace_fault_begin(struct aspace *as, vaddr_t addr, struct vma *out, struct 
 	if (!blocked_locked(as, addr)) {
 		atomic_inc(&as->nr_faults);
 		err = find_vma_locked(as, addr, out, seq);
+		if (!err && unlikely(ranges_meet(&as->guards, addr, addr + 1)))
+			out->flags |= VMA_GUARD;
 	}
 	spin_unlock(&as->lock);
 	return err;
@@ -249,7 +253,8 @@ struct touch aspace_touch_begin(struct aspace *as, vaddr_t addr, unsigned int ac
 	v = as->near;
 	if (!v || addr < v->start || addr >= v->end)
 		v = vma_first_behind_locked(as, addr);
-	if (v && v->start <= addr && anon_allows(v, access) && list_empty(&as->blocked)) {
+	if (v && v->start <= addr && anon_allows(v, access) && list_empty(&as->blocked) &&
+	    !ranges_meet(&as->guards, addr, addr + 1)) {
 		as->near = v;
 		t.prot = v->prot;
 		t.seq = as->seq.map;

@@ -24,6 +24,8 @@
 #include <lib/rbtree.h>
 #include <processor/excache/object.h>
 
+#include "ranges.h"
+
 struct attachment;
 struct lease;
 struct line;
@@ -55,6 +57,8 @@ enum vma_flags {
  * gone with the first mprotect() that allows writing.
  */
 #define VMA_PRISTINE (1u << 30)
+/* Of aspace_fault_begin()'s copy alone: the page that was asked for is a guard (guard.h). */
+#define VMA_GUARD    (1u << 29)
 
 struct vma {
 	struct rb_node node; /* by start */
@@ -113,6 +117,8 @@ struct aspace {
 	struct aspace_guest *guest;           /* its module's lock: aio.c; or NULL */
 	struct rb_root attachments;           /* map_lock: attach.h */
 	struct attachment *spare_attachments; /* map_lock */
+	struct ranges seals;                  /* map_lock: seal.h */
+	struct ranges guards;                 /* guard.h */
 	int failed; /* atomic: negative errno once a page was lost, or may be: no more come */
 	uint32_t lost_node; /* const once failed: where the page was, 0 = not known */
 
@@ -271,7 +277,8 @@ struct map_request; /* remote.h */
  * mmap() of what has been checked. The address or an errno. Takes map_lock.
  */
 long aspace_map(struct aspace *as, struct map_request *req);
-/* munmap(); page aligned, and not empty. map_lock is held. */
+long aspace_map_locked(struct aspace *as, struct map_request *req); /* map_lock is held */
+/* munmap(); page aligned, and not empty. map_lock is held. -EPERM: some of it is sealed. */
 int aspace_unmap(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 
 /* --- populate.c ----------------------------------------------------------------------------- */
@@ -283,8 +290,8 @@ enum populate {
 };
 /*
  * Touch every page of the range, page aligned, as the program could. No lock held; sleeps. -ENOMEM
- * a hole or no memory, -EACCES no right, -EIO behind the end of a file, -EINTR the thread is
- * killed.
+ * a hole or no memory, -EACCES no right, -EIO behind the end of a file, -EFAULT a guard page,
+ * -EINTR the thread is killed.
  */
 int aspace_populate(struct aspace *as, vaddr_t start, uint64_t len, enum populate how) __must_check;
 /* Does the page table map the page here, with the rights @prot (PGT_*)? */

@@ -262,8 +262,9 @@ static int fault_once(struct aspace *as, vaddr_t addr, enum fault_access access,
 		err = remote_fill_vma(as, vaddr, seq.map);
 		err = err ? err : -EAGAIN;
 	} else {
-		err = f ? force_in_vma(as, &v, addr, &seq, f)
-			: fault_in_vma(as, &v, vaddr, access, &seq);
+		err = v.flags & VMA_GUARD ? -EFAULT
+		      : f                 ? force_in_vma(as, &v, addr, &seq, f)
+					  : fault_in_vma(as, &v, vaddr, access, &seq);
 		vma_release(&v);
 	}
 	if (err == -EHOSTDOWN)

@@ -80,6 +80,10 @@ static struct aspace *make_child(struct aspace *parent, struct object *top)
 		err = lease_copy(parent, child);
 	if (!err)
 		err = attach_copy(parent, child);
+	if (!err)
+		err = ranges_copy(&parent->seals, &child->seals, child->kmem);
+	if (!err)
+		err = ranges_copy(&parent->guards, &child->guards, child->kmem);
 	if (err) {
 		aspace_put(child);
 		return ERR_PTR(err);

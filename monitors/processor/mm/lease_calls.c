@@ -18,6 +18,7 @@
 #include <lib/errno.h>
 #include <processor/excache/object.h>
 
+#include "guard.h"
 #include "lease.h"
 #include "range.h"
 #include "remote.h"
@@ -97,6 +98,7 @@ static int unmap(struct aspace *as, vaddr_t start, uint64_t len, bool remote)
 	} else {
 		const uint64_t nr = pages_forget(as, start, len);
 
+		guard_cut(as, start, start + len);
 		as->lease->stale += remote ? 0 : nr;
 		lease_unmap(as, start, start + len, !remote, &spares);
 	}
@@ -207,6 +209,7 @@ static int map_over(struct aspace *as, const struct map_request *req)
 	err = range_begin(as, &r, req->addr, req->len);
 	if (!err) {
 		as->lease->stale += pages_forget(as, req->addr, req->len);
+		guard_cut(as, req->addr, end);
 		lease_unmap(as, req->addr, end, true, &spares);
 		err = lease_map(as, req->addr, end, req->prot);
 		range_end(as, &r);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mmap, munmap, mprotect, mremap, brk, madvise.
+ * mmap, munmap, mprotect, mremap, brk.
  *
  * Flow:	check the arguments as Linux does; ask the home, which assigns addresses and tells
  *		the owners; bring the copies up to date. A range that goes away: block, keep its
@@ -26,10 +26,12 @@
 #include "attach.h"
 #include "commit.h"
 #include "file_maps.h"
+#include "guard.h"
 #include "kmem.h"
 #include "lease.h"
 #include "range.h"
 #include "remote.h"
+#include "seal.h"
 
 static uint64_t page_up(uint64_t len)
 {
@@ -45,13 +47,20 @@ static bool map_range_ok(uint64_t start, uint64_t len)
 	return start <= SPACE_TOP && len <= SPACE_TOP - start;
 }
 
-/* Page aligned, where mappings may be, after rounding the length up: 0, else @err. */
-static int check_range(uint64_t start, uint64_t *len, int err)
+int range_check(uint64_t start, uint64_t *len, int err)
 {
 	if ((start & (PAGE_SIZE - 1)) || *len > SPACE_TOP)
 		return err;
 	*len = page_up(*len);
 	return map_range_ok(start, *len) ? 0 : err;
+}
+
+/* Before a call that may cut or move what the space knows of its ranges. -ENOMEM. */
+static int layout_prepare(struct aspace *as, bool attaches)
+{
+	const int err = attach_prepare(as, attaches);
+
+	return err ? err : guard_prepare(as, false);
 }
 
 /* --- a range goes away ----------------------------------------------------------------- */
@@ -100,6 +109,7 @@ static void range_forget(struct aspace *as, vaddr_t start, uint64_t len)
 	(void)pages_forget(as, start, len);
 	aspace_clear_vmas(as, start, start + len);
 	attach_cut(as, start, start + len);
+	guard_cut(as, start, start + len);
 }
 
 void range_failed(struct aspace *as, vaddr_t start, int err)
@@ -275,9 +285,10 @@ static void replaced(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	(void)pages_forget(as, start, len);
 	attach_cut(as, start, start + len);
+	guard_cut(as, start, start + len);
 }
 
-static long map_locked(struct aspace *as, struct map_request *req)
+long aspace_map_locked(struct aspace *as, struct map_request *req)
 {
 	const struct object *object = req->object;
 	const bool fixed = req->flags & MAPPING_FIXED;
@@ -287,9 +298,11 @@ static long map_locked(struct aspace *as, struct map_request *req)
 	int err;
 
 	assert_mutex_held(&as->map_lock);
-	err = kmem_may_map(as);
+	err = fixed ? seal_check(as, req->addr, req->len) : 0;
 	if (!err)
-		err = attach_prepare(as, req->attached);
+		err = kmem_may_map(as);
+	if (!err)
+		err = layout_prepare(as, req->attached);
 	if (!err)
 		err = lease_mmap(as, req, &addr);
 	if (err == LEASE_NOT)
@@ -319,7 +332,7 @@ long aspace_map(struct aspace *as, struct map_request *req)
 
 	if (ret)
 		return ret;
-	ret = map_locked(as, req);
+	ret = aspace_map_locked(as, req);
 	mutex_unlock(&as->map_lock);
 	return ret;
 }
@@ -397,10 +410,12 @@ static bool leaves_two(struct aspace *as, vaddr_t start, uint64_t len)
 int aspace_unmap(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	struct blocked_range r;
-	int err = leaves_two(as, start, len) ? kmem_may_map(as) : 0;
+	int err = seal_check(as, start, len);
 
+	if (!err && leaves_two(as, start, len))
+		err = kmem_may_map(as);
 	if (!err)
-		err = attach_prepare(as, false);
+		err = layout_prepare(as, false);
 	if (!err)
 		err = lease_munmap(as, start, len);
 	if (err == LEASE_NOT) {
@@ -426,7 +441,7 @@ long sys_munmap(const struct syscall_args *args)
 	uint64_t len = args->a[1];
 	int err;
 
-	if (len == 0 || check_range(start, &len, -EINVAL))
+	if (len == 0 || range_check(start, &len, -EINVAL))
 		return -EINVAL;
 	file_maps_flush(as, start, start + len);
 	err = mutex_lock_killable(&as->map_lock);
@@ -481,12 +496,14 @@ long sys_mprotect(const struct syscall_args *args)
 		return -EINVAL;
 	if (len == 0)
 		return 0;
-	if (check_range(start, &len, -ENOMEM))
+	if (range_check(start, &len, -ENOMEM))
 		return -ENOMEM;
 	err = mutex_lock_killable(&as->map_lock);
 	if (err)
 		return err;
-	err = kmem_may_map(as);
+	err = seal_check(as, start, len);
+	if (!err)
+		err = kmem_may_map(as);
 	if (!err)
 		err = lease_mprotect(as, start, len, rights);
 	if (err == LEASE_NOT)
@@ -517,7 +534,7 @@ long sys_mprotect(const struct syscall_args *args)
 static int leave_for_brk(struct aspace *as, vaddr_t old_end, vaddr_t new_end)
 {
 	const vaddr_t start = MIN(old_end, new_end);
-	const int err = attach_prepare(as, false);
+	const int err = layout_prepare(as, false);
 
 	return err ? err : lease_leave(as, start, MAX(old_end, new_end) - start, new_end > old_end);
 }
@@ -553,6 +570,8 @@ long sys_brk(const struct syscall_args *args)
 		/* refused: the answer is the break that holds */
 	} else if (new_end == old_end) {
 		as->brk = want;
+	} else if (new_end < old_end && seal_check(as, new_end, old_end - new_end)) {
+		/* the same */
 	} else if (leave_for_brk(as, old_end, new_end)) {
 		/* the same */
 	} else if (new_end > old_end) {
@@ -598,6 +617,7 @@ static int move_blocked(struct aspace *as, const struct move_request *req, vaddr
 	if (req->flags & MOVE_FIXED)
 		replaced(as, req->new_addr, req->new_len);
 	attach_move(as, req->old_addr, req->old_len, *addr, req->new_len);
+	guard_move(as, req->old_addr, req->old_len, *addr, req->new_len);
 	err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
 				 *addr >> PAGE_SHIFT);
 	range_forget(as, req->old_addr, req->old_len);
@@ -663,7 +683,7 @@ static long duplicate(struct aspace *as, const struct move_request *req, uint32_
 		 map.pgoff > (SPACE_TOP >> PAGE_SHIFT) - (map.len >> PAGE_SHIFT))
 		ret = -EINVAL;
 	else
-		ret = map_locked(as, &map);
+		ret = aspace_map_locked(as, &map);
 	if (ret >= 0)
 		attach_again(as, req->old_addr, (vaddr_t)ret, map.len);
 	vma_release(&v);
@@ -722,12 +742,12 @@ long sys_mremap(const struct syscall_args *args)
 		return -EINVAL;
 	if ((flags & MREMAP_FIXED) && !(flags & MREMAP_MAYMOVE))
 		return -EINVAL;
-	if (check_range(req.old_addr, &req.old_len, -EINVAL) || req.new_len > SPACE_TOP)
+	if (range_check(req.old_addr, &req.old_len, -EINVAL) || req.new_len > SPACE_TOP)
 		return -EINVAL;
 	req.new_len = page_up(req.new_len);
 	if (flags & MREMAP_FIXED) {
 		req.new_addr = args->a[4];
-		if (check_range(req.new_addr, &req.new_len, -EINVAL))
+		if (range_check(req.new_addr, &req.new_len, -EINVAL))
 			return -EINVAL;
 		if (req.new_addr < req.old_addr + req.old_len &&
 		    req.old_addr < req.new_addr + req.new_len)
@@ -742,35 +762,17 @@ long sys_mremap(const struct syscall_args *args)
 	else if (ret == 0)
 		vma_release(&v);
 	if (!ret)
+		ret = seal_check(as, req.old_addr, MAX(req.old_len, (uint64_t)1));
+	if (!ret && (flags & MREMAP_FIXED))
+		ret = seal_check(as, req.new_addr, req.new_len);
+	if (!ret)
 		ret = kmem_may_map(as);
 	if (!ret)
-		ret = attach_prepare(as, false);
+		ret = layout_prepare(as, false);
 	if (!ret)
 		ret = do_mremap(as, &req, flags);
 	mutex_unlock(&as->map_lock);
 	return ret;
-}
-
-/* --- madvise --------------------------------------------------------------------------- */
-
-/* Drop the pages: private anonymous ones read as zero afterwards, file ones as the file. */
-static int discard(struct aspace *as, vaddr_t start, uint64_t len)
-{
-	const struct page_range range = { .first = start >> PAGE_SHIFT,
-					  .end = (start + len) >> PAGE_SHIFT };
-	struct blocked_range r;
-	int err = range_begin(as, &r, start, len);
-
-	if (err)
-		return err;
-	if (object_stores_any(as->anon, range.first, range.end))
-		err = home_discard(as->anon, &range, 1);
-	if (err)
-		range_failed(as, start, err);
-	else
-		(void)pages_forget(as, start, len);
-	range_end(as, &r);
-	return err;
 }
 
 int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len)
@@ -790,77 +792,4 @@ int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len)
 		vma_release(&v);
 	}
 	return 0;
-}
-
-/* Is all of the range, which is mapped, private memory without a file? Else MADV_FREE is EINVAL. */
-static int check_anonymous(struct aspace *as, vaddr_t start, uint64_t len)
-{
-	for (vaddr_t at = start; at < start + len;) {
-		struct layout_seq seq;
-		struct vma v;
-		bool anonymous;
-
-		if (aspace_find_vma(as, at, &v, &seq))
-			return -ENOMEM;
-		anonymous = !v.file && !(v.flags & VMA_SHARED);
-		at = v.end;
-		vma_release(&v);
-		if (!anonymous)
-			return -EINVAL;
-	}
-	return 0;
-}
-
-static long populate(struct aspace *as, vaddr_t start, uint64_t len, enum populate how)
-{
-	const int err = aspace_populate(as, start, len, how);
-
-	return err == -EACCES ? -EINVAL : err == -EIO ? -EFAULT : err;
-}
-
-/*
- * madvise(addr, len, advice): DONTFORK and WIPEONFORK would have to be kept by the homes, and
- * answer EINVAL; so there is nothing to take back by DOFORK and KEEPONFORK.
- */
-long sys_madvise(const struct syscall_args *args)
-{
-	struct aspace *as = aspace_current();
-	const uint64_t start = args->a[0];
-	uint64_t len = args->a[1];
-	const int advice = (int)args->a[2];
-	bool drop = false;
-	int err;
-
-	if (check_range(start, &len, -EINVAL))
-		return -EINVAL;
-	switch (advice) {
-	case MADV_POPULATE_READ:
-	case MADV_POPULATE_WRITE:
-		return populate(as, start, len,
-				advice == MADV_POPULATE_READ ? POPULATE_READ : POPULATE_WRITE);
-	case MADV_DONTNEED:
-	case MADV_DONTNEED_LOCKED:
-	case MADV_FREE:
-		drop = true;
-		break;
-	case MADV_NORMAL ... MADV_WILLNEED:
-	case MADV_DOFORK ... MADV_DODUMP:
-	case MADV_KEEPONFORK:
-	case MADV_COLD:
-	case MADV_PAGEOUT:
-		break;
-	default:
-		return -EINVAL;
-	}
-	err = mutex_lock_killable(&as->map_lock);
-	if (err)
-		return err;
-	if (len)
-		err = aspace_check_mapped(as, start, len);
-	if (len && !err && advice == MADV_FREE)
-		err = check_anonymous(as, start, len);
-	if (len && !err && drop)
-		err = discard(as, start, len);
-	mutex_unlock(&as->map_lock);
-	return err;
 }

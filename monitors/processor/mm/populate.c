@@ -9,6 +9,7 @@
 #include <lib/errno.h>
 
 #include "aspace.h"
+#include "guard.h"
 
 bool aspace_maps(struct aspace *as, vaddr_t addr, unsigned int prot)
 {
@@ -47,7 +48,8 @@ static int populate_pages(struct aspace *as, vaddr_t at, vaddr_t end, bool write
 		if (!aspace_maps(as, at, prot))
 			err = aspace_fault(as, at, write ? FAULT_ACC_WRITE : FAULT_ACC_READ);
 	}
-	return err == -EFAULT ? -ENOMEM : err;
+	/* A mapping that has gone meanwhile is a hole as any other. */
+	return err == -EFAULT && !guard_meets(as, at - PAGE_SIZE, at) ? -ENOMEM : err;
 }
 
 int aspace_populate(struct aspace *as, vaddr_t start, uint64_t len, enum populate how)

@@ -9,6 +9,8 @@
 
 #include "aspace.h"
 
+/* Page aligned, where mappings may be, after rounding the length up: 0, else @err. */
+int range_check(uint64_t start, uint64_t *len, int err) __must_check;
 /*
  * Before the home is asked: no fault begins in the range, and every line of it stays. -ENOMEM,
  * or -EINTR as the thread is to be killed: nothing has happened, and it is not blocked.
