@@ -143,6 +143,21 @@ void attach_move(struct aspace *as, vaddr_t from, uint64_t old_len, vaddr_t to, 
 	attach_cut(as, from, from + old_len);
 }
 
+struct attachable *attach_at(struct aspace *as, vaddr_t addr)
+{
+	const struct attachment *a = first_behind(as, addr);
+
+	assert_mutex_held(&as->map_lock);
+	return a && a->start <= addr ? a->what : NULL;
+}
+
+void attach_part(struct aspace *as, struct attachable *what, vaddr_t start, uint64_t len,
+		 vaddr_t base)
+{
+	assert_mutex_held(&as->map_lock);
+	make(as, what, start, start + len, base);
+}
+
 void attach_again(struct aspace *as, vaddr_t from, vaddr_t to, uint64_t len)
 {
 	const struct attachment *a = first_behind(as, from);

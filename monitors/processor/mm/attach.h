@@ -39,6 +39,11 @@ void attach_add(struct aspace *as, struct attachable *what, vaddr_t start, uint6
 void attach_cut(struct aspace *as, vaddr_t start, vaddr_t end);
 /* The mapping at [from, +old_len) is at [to, +new_len) now. */
 void attach_move(struct aspace *as, vaddr_t from, uint64_t old_len, vaddr_t to, uint64_t new_len);
+/* The segment that shows at @addr, or NULL. */
+struct attachable *attach_at(struct aspace *as, vaddr_t addr);
+/* [start, +len), where none was, shows @what, whose first page would be at @base. */
+void attach_part(struct aspace *as, struct attachable *what, vaddr_t start, uint64_t len,
+		 vaddr_t base);
 /* The segment that shows at @from shows at [to, +len) as well. */
 void attach_again(struct aspace *as, vaddr_t from, vaddr_t to, uint64_t len);
 /* fork: @to, which nobody else knows, has the same. -ENOMEM: some of them. */
