@@ -47,9 +47,12 @@ def test_mappings_against_a_model(cluster, programs, kind):
     assert cluster.run(argv) == on_host(argv)
 
 
-def test_flags_and_offsets_of_mappings(cluster, programs):
-    argv = [programs / "glibc-static" / "mapflags"]
-    assert cluster.run(argv) == on_host(argv)
+def test_calls_about_mappings(cluster, programs):
+    for name in ("guards", "mapflags", "seals"):
+        argv = [programs / "glibc-static" / name]
+        got, want = cluster.run(argv), on_host(argv)
+        assert got.out.decode() == want.out.decode()
+        assert got.status == want.status == 0, got.err
 
 
 @pytest.mark.parametrize("kind", ["glibc-static", "musl-static"])

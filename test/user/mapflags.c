@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * mmap's flags, its devices and its offsets; mremap of length 0; what madvise, mlock and mincore
- * do to pages. Prints the same as on Linux.
+ * do to pages; remap_file_pages. Prints the same as on Linux.
  */
 #include "user.h"
 
@@ -243,6 +243,53 @@ static void presence(int shm, int self)
 	printf("locked by a child: %d\n", resident(shared, 4));
 }
 
+/* --- remap_file_pages -------------------------------------------------------------------- */
+
+static void show_pages(const char *what, const char *p, int pages)
+{
+	printf("%s: ", what);
+	for (int i = 0; i < pages; i++)
+		putchar(p[i * PAGE] ? p[i * PAGE] : '0');
+	putchar('\n');
+}
+
+static void nonlinear(int shm)
+{
+	char *p = mmap(NULL, 8 * PAGE, RW, MAP_SHARED, shm, 0), *again;
+	char *own = mmap(NULL, 2 * PAGE, RW, ANON, -1, 0);
+	char *anon = mmap(NULL, 4 * PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED && own != MAP_FAILED && anon != MAP_FAILED);
+	CHECK(ftruncate(shm, 8 * PAGE) == 0);
+	for (int i = 0; i < 8; i++)
+		p[i * PAGE] = (char)('a' + i);
+	call("the last two first", syscall(SYS_remap_file_pages, p, 2 * PAGE, 0, 6, 0));
+	call("the first, to the byte",
+	     syscall(SYS_remap_file_pages, p + 7 * PAGE + 5, PAGE + 77, 0, 0, MAP_NONBLOCK));
+	show_pages("now", p, 8);
+	p[0] = 'G';
+	again = mmap(NULL, 8 * PAGE, PROT_READ, MAP_SHARED, shm, 0);
+	CHECK(again != MAP_FAILED);
+	show_pages("the file", again, 8);
+	call("over three mappings", syscall(SYS_remap_file_pages, p, 8 * PAGE, 0, 0, 0));
+	show_pages("as it was", p, 8);
+	call("to read", syscall(SYS_remap_file_pages, again, PAGE, 0, 3, 0));
+	show_pages("now", again, 8);
+	call("stays read-only", mprotect(again, PAGE, PROT_READ));
+	call("rights", syscall(SYS_remap_file_pages, p, PAGE, PROT_READ, 1, 0));
+	call("nothing", syscall(SYS_remap_file_pages, p, PAGE - 1, 0, 1, 0));
+	call("pages that wrap", syscall(SYS_remap_file_pages, p, 2 * PAGE, 0, -1UL, 0));
+	call("pages too far", syscall(SYS_remap_file_pages, p, 2 * PAGE, 0, 1UL << 60, 0));
+	call("a range that wraps", syscall(SYS_remap_file_pages, p, -PAGE, 0, 1, 0));
+	CHECK(munmap(p + 4 * PAGE, PAGE) == 0);
+	call("over a hole", syscall(SYS_remap_file_pages, p, 8 * PAGE, 0, 1, 0));
+	call("a hole", syscall(SYS_remap_file_pages, p + 4 * PAGE, PAGE, 0, 1, 0));
+	call("private memory", syscall(SYS_remap_file_pages, own, PAGE, 0, 1, 0));
+	anon[2 * PAGE] = 'z';
+	call("memory that is shared", syscall(SYS_remap_file_pages, anon, PAGE, 0, 2, 0));
+	show_pages("now", anon, 4);
+}
+
 int main(int argc, char **argv)
 {
 	char path[] = "/dev/shm/mapflags.XXXXXX";
@@ -260,5 +307,6 @@ int main(int argc, char **argv)
 	offsets("of the root", self);
 	duplicates(shm);
 	presence(shm, self);
+	nonlinear(shm);
 	return 0;
 }
