@@ -48,6 +48,7 @@
 #define PTRACE_EVENT_EXEC       4
 #define PTRACE_EVENT_VFORK_DONE 5
 #define PTRACE_EVENT_EXIT       6
+#define PTRACE_EVENT_SECCOMP    7
 #define PTRACE_EVENT_STOP       128
 
 /* The answer of PTRACE_GETEVENTMSG in a stop at a system call */
@@ -61,6 +62,7 @@
 #define PTRACE_O_TRACEEXEC      0x10u
 #define PTRACE_O_TRACEVFORKDONE 0x20u
 #define PTRACE_O_TRACEEXIT      0x40u
+#define PTRACE_O_TRACESECCOMP   0x80u
 #define PTRACE_O_EXITKILL       0x100000u
 
 #define PTRACE_SYSCALL_INFO_NONE  0

@@ -80,6 +80,7 @@ struct linux_stack {
 
 /* siginfo_t: its code. */
 #define SI_USER       0
+#define SYS_SECCOMP   1
 #define SI_KERNEL     128
 #define SI_QUEUE      (-1)
 #define SI_TIMER      (-2)
@@ -136,6 +137,11 @@ struct linux_siginfo {
 		struct {
 			int64_t band; /* SIGIO, or as F_SETSIG says: POLL* of poll() */
 			int32_t fd;
+		};
+		struct { /* SIGSYS */
+			uint64_t call_addr;
+			int32_t syscall;
+			uint32_t arch;
 		};
 		uint64_t addr; /* faults */
 		uint64_t words[4];

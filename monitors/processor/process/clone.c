@@ -327,6 +327,7 @@ static int publish_locked(struct task *t, struct task *from, struct pid *pid, ui
 	list_add_tail(&t->link, &p->tasks);
 	p->nr_tasks++;
 	signal_task_added_locked(t);
+	seccomp_inherit_locked(t, from);
 	spin_unlock(&p->sig_lock);
 	if (unlikely(from->trace.tracer) && ((spec->flags & CLONE_PTRACE) || trace_event_of(spec)))
 		trace_inherit_locked(t, from);

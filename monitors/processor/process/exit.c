@@ -404,6 +404,7 @@ static bool leave_process(struct task *t, uint32_t wait_status)
 	list_del(&t->link);
 	last = --p->nr_tasks == 0;
 	signal_task_left_locked(t);
+	seccomp_task_left_locked(t);
 	ASSERT(last == list_empty(&p->tasks));
 	/* How the last task ends is how the process ends, unless all are made to. */
 	if (last && !p->exiting) {

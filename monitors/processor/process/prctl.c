@@ -249,8 +249,11 @@ static long told_option(struct process *p, const struct syscall_args *args)
 		thread_set_tsc(args->a[1] == PR_TSC_ENABLE);
 		return 0;
 	case PR_GET_TIMING:
-	case PR_GET_SECCOMP: /* there are no filters */
 		return 0;
+	case PR_GET_SECCOMP:
+		return task_current()->seccomp.mode;
+	case PR_SET_SECCOMP:
+		return seccomp_prctl(args->a[1], args->a[2]);
 	case PR_SET_TIMING:
 		return args->a[1] ? -EINVAL : 0;
 	case PR_MCE_KILL_GET:

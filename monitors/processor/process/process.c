@@ -131,6 +131,7 @@ void task_put(struct task *t)
 {
 	if (!refcount_dec_and_test(&t->refs))
 		return;
+	seccomp_task_free(t);
 	kmem_uncharge(process_kmem(t->process), thread_bytes());
 	process_put(t->process);
 	kmem_free(t);

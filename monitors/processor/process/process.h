@@ -33,6 +33,7 @@
 #include <processor/vfs/path.h>
 
 #include "cred.h"
+#include "seccomp.h"
 #include "trace.h"
 
 struct aspace;
@@ -195,6 +196,7 @@ struct task {
 	uint64_t slack_ns, slack_default_ns; /* own: prctl(PR_SET_TIMERSLACK) */
 	struct strace_call *strace;          /* own: the call that is being logged */
 	struct task_trace trace;             /* as it says itself */
+	struct task_seccomp seccomp;         /* the same */
 };
 
 /* The task of the running thread; user threads only. */

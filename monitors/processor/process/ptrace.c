@@ -8,8 +8,8 @@
  * Locking:	vnode.lock, inside it the tracee's sig_lock; neither over a copy.
  * Failure:	ESRCH: the caller does not trace the task, or it is not stopped; EPERM: it may not
  *		be traced; EIO: a request, an address or a value that is none.
- * Limits:	no PTRACE_SYSEMU, no seccomp requests: EIO. PTRACE_O_TRACESECCOMP and
- *		SUSPEND_SECCOMP answer EINVAL.
+ * Limits:	no PTRACE_SYSEMU, no PTRACE_SECCOMP_GET_FILTER: EIO. PTRACE_O_SUSPEND_SECCOMP
+ *		answers EINVAL.
  * See:		trace.h, docs/design/ptrace.md
  */
 #include "ptrace_private.h"
@@ -27,7 +27,8 @@
 
 #define OPTIONS_ALL                                                                               \
 	(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | \
-	 PTRACE_O_TRACEEXEC | PTRACE_O_TRACEVFORKDONE | PTRACE_O_TRACEEXIT | PTRACE_O_EXITKILL)
+	 PTRACE_O_TRACEEXEC | PTRACE_O_TRACEVFORKDONE | PTRACE_O_TRACEEXIT |                      \
+	 PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL)
 
 /* --- the beginning -------------------------------------------------------------------- */
 

@@ -29,7 +29,7 @@ struct stop {
 	uint64_t message;
 };
 
-void trace_watch_locked(struct task *t, uint32_t bits)
+static void watch_locked(struct task *t, uint32_t bits)
 {
 	struct task_trace *tr = &t->trace;
 
@@ -39,6 +39,18 @@ void trace_watch_locked(struct task *t, uint32_t bits)
 	else if (tr->watch && !bits)
 		syscall_watch_end();
 	WRITE_ONCE(tr->watch, bits);
+}
+
+void trace_watch_locked(struct task *t, uint32_t bits)
+{
+	assert_spin_held(&t->process->sig_lock);
+	watch_locked(t, (bits & ~TRACE_WATCH_SECCOMP) | (t->trace.watch & TRACE_WATCH_SECCOMP));
+}
+
+void trace_watch_seccomp_locked(struct task *t, bool on)
+{
+	assert_spin_held(&t->process->sig_lock);
+	watch_locked(t, (t->trace.watch & ~TRACE_WATCH_SECCOMP) | (on ? TRACE_WATCH_SECCOMP : 0));
 }
 
 static bool goes_on(const struct task_trace *tr)

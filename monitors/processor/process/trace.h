@@ -36,8 +36,10 @@ enum trace_state {
 };
 
 /* Bits of task_trace.watch: the task's system calls take the slow way. */
-#define TRACE_WATCH_CALLS 0x1u /* stop before and after each */
-#define TRACE_WATCH_STEPS 0x2u /* it is single-stepped */
+#define TRACE_WATCH_CALLS   0x1u /* stop before and after each */
+#define TRACE_WATCH_STEPS   0x2u /* it is single-stepped */
+/* The same, but not for a tracer: <processor/process/seccomp.h>. */
+#define TRACE_WATCH_SECCOMP 0x4u
 
 struct task_trace {
 	struct process *tracer; /* vnode.lock and sig_lock; NULL: not traced; not counted */
@@ -132,5 +134,7 @@ void trace_call_end(struct task *t, struct pt_regs *regs);
  */
 bool trace_step_end(struct task *t, struct pt_regs *regs);
 void trace_handler_begins(struct task *t);
-/* TRACE_WATCH_* from now on. process.sig_lock is held. */
+/* TRACE_WATCH_* for the tracer from now on. process.sig_lock is held. */
 void trace_watch_locked(struct task *t, uint32_t bits);
+/* The same of TRACE_WATCH_SECCOMP. */
+void trace_watch_seccomp_locked(struct task *t, bool on);

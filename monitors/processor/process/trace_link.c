@@ -36,7 +36,8 @@ int trace_link_locked(struct task *t, struct process *tracer, uint32_t tid, bool
 	if (tr->tracer || !t->pid_entry || task_ending_locked(t) || !READ_ONCE(tracer->nr_tasks)) {
 		err = -EPERM;
 	} else {
-		ASSERT(tr->state == TRACE_RUNS && !tr->watch && !tr->freezes);
+		ASSERT(tr->state == TRACE_RUNS && !tr->freezes);
+		ASSERT(!(tr->watch & ~TRACE_WATCH_SECCOMP));
 		tr->tracer = tracer;
 		tr->tracer_tid = tid;
 		tr->seized = seized;

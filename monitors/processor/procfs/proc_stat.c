@@ -30,6 +30,7 @@ struct facts {
 	uint64_t faults, child_faults, switches;
 	uint64_t pending, shared_pending, blocked, ignored, caught;
 	uint64_t queued, queue_limit; /* signals of its user */
+	uint32_t seccomp_mode, nr_filters;
 	uint32_t exit_code;
 	const struct cred *cred; /* counted; NULL: a zombie that has none any more */
 };
@@ -77,6 +78,8 @@ static void describe_task_locked(const struct task *t, struct facts *f)
 	f->pending = t->sig.pending.set;
 	f->blocked = t->sig.mask;
 	f->tracer = t->trace.tracer_tid;
+	f->seccomp_mode = t->seccomp.mode;
+	f->nr_filters = seccomp_nr_filters(t);
 }
 
 static void read_signals(const struct proc_ref *ref, struct facts *f)
@@ -398,8 +401,8 @@ static void put_status(struct text *t, const struct pseudo_subject *s, const str
 		    (unsigned long long)f->queue_limit);
 	put_signals(t, f);
 	put_caps(t, c);
-	text_puts(t, "NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n"
-		     "Cpus_allowed:\t");
+	text_printf(t, "NoNewPrivs:\t%d\nSeccomp:\t%u\nSeccomp_filters:\t%u\nCpus_allowed:\t",
+		    c->no_new_privs, f->seccomp_mode, f->nr_filters);
 	put_cpus(t, &f->allowed);
 	text_puts(t, "\nMems_allowed:\t1\nMems_allowed_list:\t0\n");
 	text_printf(t, "voluntary_ctxt_switches:\t%llu\nnonvoluntary_ctxt_switches:\t0\n",

@@ -357,7 +357,7 @@ void signal_post_timer_locked(struct process *p, uint32_t tid, struct sigentry *
  * A fault that is blocked or ignored would repeat for ever: it takes the default action instead, as
  * a handler whose frame cannot be written does.
  */
-void signal_force(struct task *t, const struct linux_siginfo *info)
+static void force(struct task *t, const struct linux_siginfo *info, bool ends)
 {
 	struct process *p = t->process;
 	struct sighand *sh = p->sig.sighand;
@@ -374,7 +374,7 @@ void signal_force(struct task *t, const struct linux_siginfo *info)
 		return;
 	}
 	spin_lock(&sh->lock);
-	if (sh->actions[info->signo].handler == SIG_IGN || (t->sig.mask & bit))
+	if (ends || sh->actions[info->signo].handler == SIG_IGN || (t->sig.mask & bit))
 		sh->actions[info->signo].handler = SIG_DFL;
 	spin_unlock(&sh->lock);
 	t->sig.mask &= ~bit;
@@ -384,6 +384,16 @@ void signal_force(struct task *t, const struct linux_siginfo *info)
 			   &free); /* without an entry it has the number at least */
 	thread_notify(t->thread, THREAD_F_SIGNAL);
 	spin_unlock(&p->sig_lock);
+}
+
+void signal_force(struct task *t, const struct linux_siginfo *info)
+{
+	force(t, info, false);
+}
+
+void signal_force_end(struct task *t, const struct linux_siginfo *info)
+{
+	force(t, info, true);
 }
 
 bool signal_post_child(struct process *parent, const struct linux_siginfo *info)

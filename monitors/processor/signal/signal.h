@@ -116,6 +116,8 @@ void signal_post_group(uint32_t pgid, const struct linux_siginfo *info);
 bool signal_is_held(int signo);
 /* A fault of the running instruction: cannot be blocked or ignored. */
 void signal_force(struct task *t, const struct linux_siginfo *info);
+/* The same, and no handler runs: the process ends. */
+void signal_force_end(struct task *t, const struct linux_siginfo *info);
 /*
  * SIGPIPE for the calling task, as a write to a pipe, stream or socket that nobody reads raises it,
  * whatever part of it was written before. send() with MSG_NOSIGNAL answers EPIPE without it.

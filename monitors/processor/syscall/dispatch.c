@@ -74,7 +74,7 @@ static long watched_call(const struct syscall_args *args)
 
 	if (likely(!READ_ONCE(t->trace.watch)))
 		return call_by_number(regs->orig_rax, args);
-	if (trace_call_begin(t, regs))
+	if (trace_call_begin(t, regs) && seccomp_call_begin(t, regs))
 		regs->rax = (uint64_t)call_by_number(regs->orig_rax, args);
 	trace_call_end(t, regs);
 	return (long)regs->rax;
