@@ -34,15 +34,17 @@
 /* The calls with a directory: *at() */
 #define AT_FDCWD (-100)
 
-#define AT_SYMLINK_NOFOLLOW 0x100u
-#define AT_EACCESS          0x200u
-#define AT_REMOVEDIR        0x200u
-#define AT_SYMLINK_FOLLOW   0x400u
-#define AT_NO_AUTOMOUNT     0x800u
-#define AT_EMPTY_PATH       0x1000u
-#define AT_STATX_FORCE_SYNC 0x2000u
-#define AT_STATX_DONT_SYNC  0x4000u
-#define AT_STATX_SYNC_TYPE  0x6000u
+#define AT_SYMLINK_NOFOLLOW     0x100u
+#define AT_HANDLE_FID           0x200u
+#define AT_HANDLE_MNT_ID_UNIQUE 0x1u
+#define AT_EACCESS              0x200u
+#define AT_REMOVEDIR            0x200u
+#define AT_SYMLINK_FOLLOW       0x400u
+#define AT_NO_AUTOMOUNT         0x800u
+#define AT_EMPTY_PATH           0x1000u
+#define AT_STATX_FORCE_SYNC     0x2000u
+#define AT_STATX_DONT_SYNC      0x4000u
+#define AT_STATX_SYNC_TYPE      0x6000u
 
 /* openat2() */
 #define RESOLVE_NO_XDEV       0x1u
@@ -86,6 +88,8 @@
 #define F_SETLEASE      1024
 #define F_GETLEASE      1025
 #define F_NOTIFY        1026
+#define F_DUPFD_QUERY   1027
+#define F_CREATED_QUERY 1028
 #define F_DUPFD_CLOEXEC 1030
 #define F_SETPIPE_SZ    1031
 #define F_GETPIPE_SZ    1032

@@ -71,6 +71,7 @@
 
 /* Capabilities, those that are looked at. */
 #define CAP_CHOWN            0
+#define CAP_DAC_READ_SEARCH  2
 #define CAP_FOWNER           3
 #define CAP_KILL             5
 #define CAP_SETGID           6

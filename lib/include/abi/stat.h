@@ -34,6 +34,8 @@ static_assert(sizeof(struct linux_stat) == 144, "struct stat is ABI");
 /* statx() */
 #define STATX_BASIC_STATS     0x7ffu
 #define STATX_BTIME           0x800u
+#define STATX_MNT_ID          0x1000u
+#define STATX_MNT_ID_UNIQUE   0x4000u
 #define STATX_ATTR_COMPRESSED 0x4u
 #define STATX_ATTR_IMMUTABLE  0x10u
 #define STATX_ATTR_APPEND     0x20u
@@ -53,7 +55,8 @@ struct linux_statx {
 	uint64_t ino, size, blocks, attributes_mask;
 	struct linux_statx_timestamp atime, btime, ctime, mtime;
 	uint32_t rdev_major, rdev_minor, dev_major, dev_minor;
-	uint64_t spare[14];
+	uint64_t mnt_id;
+	uint64_t spare[13];
 };
 static_assert(sizeof(struct linux_statx) == 256, "struct statx is ABI");
 

@@ -111,6 +111,19 @@ int at_restrict(struct at_path *at, int dfd, uint32_t resolve)
 	return (resolve & RESOLVE_IN_ROOT) && at->text[0] == '/' ? base_dir(at, dfd) : 0;
 }
 
+int at_rest_is_zero(uint64_t user, uint64_t len)
+{
+	uint8_t b;
+
+	for (; len; user++, len--) {
+		if (copy_from_user(&b, (const void __user *)user, 1))
+			return -EFAULT;
+		if (b)
+			return -E2BIG;
+	}
+	return 0;
+}
+
 void at_put(struct at_path *at)
 {
 	kfree(at->text);

@@ -28,6 +28,9 @@ int at_text(struct at_path *at, const char *text) __must_check;
 int at_restrict(struct at_path *at, int dfd, uint32_t resolve) __must_check;
 void at_put(struct at_path *at);
 
+/* The rest of a larger structure of the program than we know must be zero: -E2BIG, -EFAULT. */
+int at_rest_is_zero(uint64_t user, uint64_t len) __must_check;
+
 /* at_get() and path_walk() in one. */
 int at_walk(int dfd, uint64_t upath, uint32_t flags, uint32_t access, struct walk_result *res)
 	__must_check;

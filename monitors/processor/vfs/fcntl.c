@@ -126,12 +126,27 @@ static long owner_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 
 /* --- fcntl ---------------------------------------------------------------------------- */
 
+/* Is it the open file behind @fd? */
+static long is_same_file(const struct file *f, int fd)
+{
+	struct file *other = fd_get(fd);
+
+	if (IS_ERR(other))
+		return PTR_ERR(other);
+	file_put(other);
+	return other == f;
+}
+
 static long on_file(struct file *f, int fd, uint32_t cmd, uint64_t arg)
 {
 	switch (cmd) {
 	case F_DUPFD:
 	case F_DUPFD_CLOEXEC:
 		return dup_from(f, (uint32_t)arg, cmd == F_DUPFD_CLOEXEC);
+	case F_DUPFD_QUERY:
+		return is_same_file(f, (int)arg);
+	case F_CREATED_QUERY:
+		return f->created;
 	case F_GETFL:
 		return (long)(READ_ONCE(f->flags) | (f->object ? O_LARGEFILE : 0));
 	default:

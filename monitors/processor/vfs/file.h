@@ -76,6 +76,7 @@ struct file {
 		*inode;    /* const: counted; NULL: no path leads to it (pipes, streams, sockets) */
 	struct mount *mnt; /* const: counted; NULL: it is not mounted */
 	bool keeps_mount;  /* const: mount_write_begin() was called for it */
+	bool created;      /* const: open() made the file (F_CREATED_QUERY) */
 
 	struct file_attr attr; /* const: as it was at open */
 	struct object *object; /* const: pages of a regular file, or NULL */

@@ -157,6 +157,10 @@ uint32_t mount_parent_id(const struct mount *mt);
 struct mount *mount_next_in(const struct mount *mt, const struct inode *dir, uint32_t id);
 /* The next mount of the namespace, referenced; NULL: no more. */
 struct mount *mounts_next(const struct mounts *ns, uint32_t id);
+/* The one before, the same way. */
+struct mount *mounts_before(const struct mounts *ns, uint32_t id);
+/* Is @mt mounted in @top, or in a mount in it, or is it that one itself? */
+bool mount_is_in(const struct mount *mt, const struct mount *top);
 
 /* A mount of the file system with that st_dev, referenced; NULL: none. */
 struct mount *mounts_of_dev(const struct mounts *ns, uint32_t dev);

@@ -302,6 +302,34 @@ struct mount *mounts_next(const struct mounts *ns, uint32_t id)
 	return found;
 }
 
+struct mount *mounts_before(const struct mounts *ns, uint32_t id)
+{
+	struct mount *mt, *found = NULL;
+
+	spin_lock(&mount_table_lock);
+	list_for_each_entry_reverse(mt, &ns->list, link) {
+		if (mt->id < id) {
+			found = mt;
+			break;
+		}
+	}
+	found = ref_locked(found);
+	spin_unlock(&mount_table_lock);
+	return found;
+}
+
+bool mount_is_in(const struct mount *mt, const struct mount *top)
+{
+	bool in;
+
+	spin_lock(&mount_table_lock);
+	while (mt != top && mt->ns && mt->parent)
+		mt = mt->parent;
+	in = mt == top;
+	spin_unlock(&mount_table_lock);
+	return in;
+}
+
 struct mount *mounts_of_dev(const struct mounts *ns, uint32_t dev)
 {
 	struct mount *mt, *found = NULL;

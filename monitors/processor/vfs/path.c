@@ -208,6 +208,14 @@ static struct file *open_existing(const struct fs_cred *cred, const struct path 
 	return f;
 }
 
+struct file *path_open_found(const struct path *at, uint32_t flags)
+{
+	struct fs_cred cred;
+
+	process_cred(&cred);
+	return open_existing(&cred, at, flags);
+}
+
 struct file *path_open_exec(const struct path *at)
 {
 	return open_inode(at->inode, at->mnt, at->text, &at->attr, O_RDONLY);
@@ -266,6 +274,8 @@ static struct file *create_and_open(const struct fs_cred *cred, const struct wal
 		return ERR_PTR(err);
 	notify_created(dir, res->name, false);
 	f = open_new(inode, &res->parent, res->name, flags);
+	if (!IS_ERR(f))
+		f->created = true;
 	inode_put(inode);
 	return f;
 }

@@ -109,6 +109,8 @@ int path_unlink(const char *text) __must_check;
 
 /* Open a regular file to be executed: for reading, whether it may be read or not. ERR_PTR. */
 struct file *path_open_exec(const struct path *at);
+/* The file that was found at @at, as open(2) opens one that is there. ERR_PTR. */
+struct file *path_open_found(const struct path *at, uint32_t flags);
 
 /*
  * The path of a file that a storage node has, in its file system; the caller's to kfree().

@@ -54,20 +54,6 @@ long sys_openat(const struct syscall_args *args)
 	(RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH | \
 	 RESOLVE_IN_ROOT | RESOLVE_CACHED)
 
-/* The rest of a larger structure than we know must be zero. */
-static int rest_is_zero(uint64_t user, uint64_t len)
-{
-	uint8_t b;
-
-	for (; len; user++, len--) {
-		if (copy_from_user(&b, (const void __user *)user, 1))
-			return -EFAULT;
-		if (b)
-			return -E2BIG;
-	}
-	return 0;
-}
-
 /* openat2(dfd, path, how, size) */
 long sys_openat2(const struct syscall_args *args)
 {
@@ -84,7 +70,7 @@ long sys_openat2(const struct syscall_args *args)
 		return -E2BIG;
 	if (copy_from_user(&how, (const void __user *)args->a[2], sizeof(how)))
 		return -EFAULT;
-	err = rest_is_zero(args->a[2] + sizeof(how), size - sizeof(how));
+	err = at_rest_is_zero(args->a[2] + sizeof(how), size - sizeof(how));
 	if (err)
 		return err;
 	makes = (how.flags & O_CREAT) || (how.flags & O_TMPFILE) == O_TMPFILE;

@@ -2,6 +2,7 @@
 /*
  * stat and its kin, statfs.
  */
+#include <abi/mount.h>
 #include <abi/stat.h>
 #include <arch/uaccess.h>
 #include <lib/err.h>
@@ -42,8 +43,12 @@ static long put_stat(uint64_t ubuf, const struct file_attr *a)
 	return copy_to_user((void __user *)ubuf, &st, sizeof(st));
 }
 
-/* Attributes of what (@dfd, @upath, AT_* @flags) names. */
-static int stat_at(int dfd, uint64_t upath, uint32_t flags, struct file_attr *attr)
+/*
+ * Attributes of what (@dfd, @upath, AT_* @flags) names, and, unless @mnt_id is NULL, the number of
+ * the mount that it is behind: 0 is none.
+ */
+static int stat_at(int dfd, uint64_t upath, uint32_t flags, struct file_attr *attr,
+		   uint32_t *mnt_id)
 {
 	struct walk_result res;
 	struct at_path at;
@@ -63,6 +68,8 @@ static int stat_at(int dfd, uint64_t upath, uint32_t flags, struct file_attr *at
 	at_put(&at);
 	if (!err) {
 		*attr = res.at.attr;
+		if (mnt_id)
+			*mnt_id = res.at.mnt ? res.at.mnt->id : 0;
 		walk_result_put(&res);
 	}
 	return err;
@@ -71,6 +78,8 @@ by_file:
 	if (IS_ERR(f))
 		return PTR_ERR(f);
 	err = f->ops->stat(f, attr);
+	if (mnt_id)
+		*mnt_id = f->mnt ? f->mnt->id : 0;
 	file_put(f);
 	return err;
 }
@@ -78,7 +87,7 @@ by_file:
 static long do_stat(int dfd, uint64_t upath, uint32_t flags, uint64_t ubuf)
 {
 	struct file_attr attr;
-	const int err = stat_at(dfd, upath, flags, &attr);
+	const int err = stat_at(dfd, upath, flags, &attr, NULL);
 
 	return err ? err : put_stat(ubuf, &attr);
 }
@@ -125,16 +134,24 @@ long sys_statx(const struct syscall_args *args)
 	const uint32_t flags = (uint32_t)args->a[2];
 	struct linux_statx sx = { 0 };
 	struct file_attr a;
+	uint32_t mnt_id;
 	int err;
 
 	if ((flags &
 	     ~(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE)) ||
 	    (flags & AT_STATX_SYNC_TYPE) == AT_STATX_SYNC_TYPE || ((uint32_t)args->a[3] >> 31))
 		return -EINVAL;
-	err = stat_at((int)args->a[0], args->a[1], flags, &a);
+	err = stat_at((int)args->a[0], args->a[1], flags, &a, &mnt_id);
 	if (err)
 		return err;
 	sx.mask = STATX_BASIC_STATS | (a.btime.sec ? STATX_BTIME : 0);
+	if (mnt_id && (args->a[3] & STATX_MNT_ID_UNIQUE)) {
+		sx.mask |= STATX_MNT_ID_UNIQUE;
+		sx.mnt_id = MNT_UNIQUE_ID_OFFSET + mnt_id;
+	} else if (mnt_id) {
+		sx.mask |= STATX_MNT_ID;
+		sx.mnt_id = mnt_id;
+	}
 	sx.blksize = a.blksize;
 	sx.nlink = a.nlink;
 	sx.uid = a.uid;
