@@ -4,7 +4,8 @@ prog-y      += vfs
 vfs-objs    := monitors/processor/account/account.o monitors/processor/client/change.o \
 	$(addprefix monitors/processor/vfs/,fs_state.o mount.o mount_copy.o mount_table.o) \
 	$(addprefix monitors/processor/vfs/,storagefs.o) \
-	$(addprefix monitors/processor/vfs/,storagefs_change.o storagefs_xattr.o walk.o) \
+	$(addprefix monitors/processor/vfs/,storagefs_change.o storagefs_handle.o \
+		storagefs_xattr.o walk.o) \
 	$(addprefix monitors/proto/,ps.o ps_change.o ps_lock.o types.o) test/host/vfs_alone.o \
 	test/host/vfs_test.o
 vfs-folders := fs/access
@@ -14,7 +15,8 @@ vfs-exclude := fs/%_test.o
 prog-y        += files
 files-objs    := $(addprefix monitors/processor/vfs/,fs_state.o mount.o mount_copy.o \
 		mount_table.o storagefs.o \
-		storagefs_change.o storagefs_xattr.o walk.o) \
+		storagefs_change.o storagefs_handle.o \
+		storagefs_xattr.o walk.o) \
 	$(addprefix monitors/processor/client/,change.o storage.o) \
 	$(addprefix monitors/storage/,change.o claim.o grace.o held.o locks.o memfs_test.o \
 		permit.o record.o share.o storage.o) \

@@ -102,7 +102,8 @@ static int init_kind(struct tmpfs_inode *ti, const struct new_inode *how)
 	return 0;
 }
 
-static int take_number(struct tmpfs *fs, uint64_t *ino)
+/* @ti, which has a reference, can be found by its number from here on. */
+static int take_number(struct tmpfs *fs, struct tmpfs_inode *ti)
 {
 	int err = 0;
 
@@ -111,19 +112,21 @@ static int take_number(struct tmpfs *fs, uint64_t *ino)
 		err = -ENOSPC;
 	} else {
 		fs->inodes++;
-		*ino = fs->next_ino++;
+		ti->ino = fs->next_ino++;
+		tmpfs_number_locked(ti);
 	}
 	mutex_unlock(&fs->lock);
 	return err;
 }
 
-static void give_number(struct tmpfs *fs)
+static void give_number(struct tmpfs *fs, struct tmpfs_inode *ti)
 {
 	bool last;
 
 	mutex_lock(&fs->lock);
 	ASSERT(fs->inodes);
 	fs->inodes--;
+	tmpfs_unnumber_locked(ti);
 	last = fs->dropped && !fs->inodes;
 	mutex_unlock(&fs->lock);
 	if (last)
@@ -141,7 +144,7 @@ static void free_inode(struct tmpfs_inode *ti)
 		tmpfs_uncharge(ti->fs, link_pages(ti->target_len));
 	tmpfs_free_xattrs(ti);
 	kmem_free(ti->target);
-	give_number(ti->fs);
+	give_number(ti->fs, ti);
 	__atomic_sub_fetch(&nr_inodes, 1, __ATOMIC_RELAXED);
 	kmem_free(ti);
 }
@@ -153,12 +156,6 @@ int tmpfs_new_inode(struct tmpfs *fs, const struct new_inode *how, struct tmpfs_
 
 	if (!ti)
 		return -ENOSPC; /* as Linux */
-	err = take_number(fs, &ti->ino);
-	if (err) {
-		kmem_free(ti);
-		return err;
-	}
-	__atomic_add_fetch(&nr_inodes, 1, __ATOMIC_RELAXED);
 	inode_init(&ti->inode, &fs->type, ops_of(how->mode), how->mode);
 	ti->fs = fs;
 	spin_lock_init(&ti->attr_lock, "tmpfs.attr", RANK_SPIN_FS);
@@ -171,6 +168,12 @@ int tmpfs_new_inode(struct tmpfs *fs, const struct new_inode *how, struct tmpfs_
 	ti->entries = RB_ROOT;
 	list_init(&ti->xattrs);
 	ti->next_pos = 2; /* behind "." and ".." */
+	err = take_number(fs, ti);
+	if (err) {
+		kmem_free(ti);
+		return err;
+	}
+	__atomic_add_fetch(&nr_inodes, 1, __ATOMIC_RELAXED);
 	err = init_kind(ti, how);
 	if (err) {
 		free_inode(ti);
@@ -204,6 +207,7 @@ int tmpfs_setup(struct tmpfs *fs)
 	fs->inodes = 0;
 	fs->pages = 0;
 	fs->next_ino = 1;
+	fs->by_ino = RB_ROOT;
 	random_bytes(&fs->key, sizeof(fs->key));
 	fs->type.root = tmpfs_root;
 	return 0;

@@ -35,16 +35,18 @@ BOOT_PARAM("tmpfs.inodes", u32, param_inodes, "files of one tmpfs, 0: by the pro
 
 static int statfs(struct inode *inode, struct fs_info *st);
 
-#define TMPFS(where, show, instead)               \
-	{                                         \
-		.type = { .name = "tmpfs",        \
-			  .at = (where),          \
-			  .nodev = true,          \
-			  .magic = TMPFS_MAGIC,   \
-			  .show_covered = (show), \
-			  .makeshift = (instead), \
-			  .make = tmpfs_make,     \
-			  .statfs = statfs }      \
+#define TMPFS(where, show, instead)                     \
+	{                                               \
+		.type = { .name = "tmpfs",              \
+			  .at = (where),                \
+			  .nodev = true,                \
+			  .magic = TMPFS_MAGIC,         \
+			  .show_covered = (show),       \
+			  .makeshift = (instead),       \
+			  .make = tmpfs_make,           \
+			  .handle = tmpfs_handle,       \
+			  .by_handle = tmpfs_by_handle, \
+			  .statfs = statfs }            \
 	}
 
 static struct tmpfs mounted[] = {
@@ -80,6 +82,8 @@ void tmpfs_fill_type(struct fs_type *type)
 	type->magic = TMPFS_MAGIC;
 	type->statfs = statfs;
 	type->make = tmpfs_make;
+	type->handle = tmpfs_handle;
+	type->by_handle = tmpfs_by_handle;
 }
 
 /* When the first program starts, the memory nodes can be asked for their sizes. */

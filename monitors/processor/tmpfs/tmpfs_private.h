@@ -48,7 +48,8 @@ struct tmpfs {
 	struct hlist_head *table __guarded_by(&lock); /* all entries, by directory and name */
 	size_t buckets __guarded_by(&lock);           /* a power of two */
 	size_t entries __guarded_by(&lock);
-	struct siphash_key key; /* const, random: programs choose names */
+	struct siphash_key key; /* const, random: programs choose names, and keep handles */
+	struct rb_root by_ino __guarded_by(&lock); /* all inodes */
 
 	/* Of those that mount(2) makes: */
 	struct tmpfs_inode *root;               /* const: referenced until drop() */
@@ -60,7 +61,8 @@ struct tmpfs {
 struct tmpfs_inode {
 	struct inode inode;
 	struct tmpfs *fs;
-	uint64_t ino; /* const */
+	uint64_t ino;          /* const */
+	struct rb_node by_ino; /* fs->lock */
 	struct spinlock attr_lock;
 	uint32_t mode __guarded_by(&attr_lock);
 	uint32_t uid __guarded_by(&attr_lock), gid __guarded_by(&attr_lock);
@@ -137,6 +139,12 @@ void tmpfs_release(struct inode *inode);
 /* Take @n more pages of the size limit, or give them back. -ENOSPC. */
 int tmpfs_charge(struct tmpfs *fs, uint64_t n) __must_check;
 void tmpfs_uncharge(struct tmpfs *fs, uint64_t n);
+
+/* handle.c: fs_type.handle() and by_handle(); inodes by their numbers. */
+int tmpfs_handle(struct inode *inode, struct fs_handle *h);
+int tmpfs_by_handle(const struct fs_type *type, const struct fs_handle *h, struct inode **out);
+void tmpfs_number_locked(struct tmpfs_inode *ti);   /* fs->lock is held */
+void tmpfs_unnumber_locked(struct tmpfs_inode *ti); /* the same */
 
 /* data.c */
 int tmpfs_open(struct inode *inode, struct file *f);

@@ -33,6 +33,14 @@ struct inode_leases;
 struct mount;
 struct path;
 
+#define FS_HANDLE_MAX 32u
+
+struct fs_handle {
+	uint32_t type; /* of the bytes: of a file system's own choice, as on Linux */
+	uint32_t len;
+	uint8_t bytes[FS_HANDLE_MAX];
+};
+
 struct fs_type {             /* one file system */
 	const char *name;    /* as /proc/mounts says */
 	const char *source;  /* the same; NULL: the name */
@@ -71,6 +79,13 @@ struct fs_type {             /* one file system */
 	void (*drop)(struct fs_type *type);
 	/* MS_REMOUNT with @data; nothing has changed after an error. NULL: it has no options. */
 	int (*reconfigure)(struct fs_type *type, const char *data);
+	/*
+	 * Names of files that programs keep (name_to_handle_at()): that of @inode, and the inode
+	 * that bears one, referenced. @h is as a program gave it: -ESTALE for what is not, or no
+	 * longer, a name of a file. NULL: its files have none.
+	 */
+	int (*handle)(struct inode *inode, struct fs_handle *h);
+	int (*by_handle)(const struct fs_type *type, const struct fs_handle *h, struct inode **out);
 	/* Options that it shows behind those of the mount, each with a comma in front. */
 	void (*show)(const struct fs_type *type, char *buf, size_t size);
 	bool ro_now;         /* atomic: mounted read-only for now */

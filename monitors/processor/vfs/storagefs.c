@@ -150,6 +150,40 @@ int storagefs_inode(struct storage_fs *fs, const struct file_attr *attr, const c
 	return 0;
 }
 
+int storagefs_bare_inode(struct storage_fs *fs, const struct file_attr *attr, struct inode **out)
+{
+	struct storage_inode *si, *fresh = kmem_alloc(kmem_current(), sizeof(*fresh));
+
+	if (!fresh)
+		return -ENOMEM;
+	inode_init(&fresh->inode, &fs->type, &storagefs_ops, attr->mode);
+	fresh->file = attr->file;
+	fresh->bare = true;
+	spin_lock(&table.lock);
+	si = find_locked(&attr->file);
+	if (!si)
+		hlist_add_head(&fresh->link, bucket_of(&attr->file));
+	spin_unlock(&table.lock);
+	if (si)
+		kmem_free(fresh);
+	if (si && !same_type(si, attr)) {
+		inode_put(&si->inode);
+		return -ESTALE;
+	}
+	*out = si ? &si->inode : &fresh->inode;
+	return 0;
+}
+
+struct storage_inode *storagefs_in_use(const struct file_id *file)
+{
+	struct storage_inode *si;
+
+	spin_lock(&table.lock);
+	si = find_locked(file);
+	spin_unlock(&table.lock);
+	return si;
+}
+
 static void storagefs_release(struct inode *inode)
 {
 	struct storage_inode *si = storage_inode_of(inode);
@@ -228,7 +262,7 @@ static char *path_of(struct storage_inode *si)
 	if (si->gone)
 		err = -ENOENT;
 	else if (!si->path)
-		err = -ENOMEM; /* there was none when it was moved */
+		err = si->bare ? -ESTALE : -ENOMEM; /* or there was none when it was moved */
 	else
 		strlcpy(buf, si->path, FS_PATH_MAX);
 	spin_unlock(&table.lock);
@@ -855,6 +889,8 @@ static int storagefs_add(const char *at)
 	fs->type.root = storagefs_root;
 	fs->type.statfs = storagefs_statfs;
 	fs->type.sync = storagefs_sync;
+	fs->type.handle = storagefs_handle;
+	fs->type.by_handle = storagefs_by_handle;
 	return fs->type.source ? fs_register(&fs->type) : -ENOMEM;
 }
 

@@ -24,6 +24,7 @@ struct storage_inode {
 	char *path;                   /* table lock: canonical; NULL: not known any more */
 	struct pipe *pipe;            /* table lock: of a FIFO that was opened; set once */
 	bool gone;                    /* table lock: its last name was removed */
+	bool bare;                    /* const: made without a path, see storagefs_bare_inode() */
 	uint32_t leaving;             /* table lock: removals of a name of it that are under way */
 	struct storage_inode *moving; /* of storagefs_moved(), under its mutex */
 	struct storage_inode *next;   /* queue of files whose use ends */
@@ -45,6 +46,14 @@ char *storagefs_path_in(struct storage_inode *dir, const char *name, size_t len)
  */
 int storagefs_inode(struct storage_fs *fs, const struct file_attr *attr, const char *path,
 		    size_t len, struct inode **out) __must_check;
+/*
+ * The same without a path, for a file that no look-up goes on from: no directory. A walk that
+ * comes to the file gives it one; until then a link cannot be read: -ESTALE.
+ */
+int storagefs_bare_inode(struct storage_fs *fs, const struct file_attr *attr, struct inode **out)
+	__must_check;
+/* The inode of @file that is in use, referenced; NULL: none. */
+struct storage_inode *storagefs_in_use(const struct file_id *file);
 /* @si has no name any more, or has one again. */
 void storagefs_gone(struct storage_inode *si, bool gone);
 /* The removal of a name of @si begins, and is over. */
@@ -71,6 +80,10 @@ int storagefs_rename(const struct rename_args *args);
 int storagefs_setattr(struct inode *inode, const struct attr_change *ch);
 /* The last reference of a file without a name has gone: tell its node, and free @si. */
 void storagefs_end_use(struct storage_inode *si);
+
+/* storagefs_handle.c: fs_type.handle() and by_handle(). */
+int storagefs_handle(struct inode *inode, struct fs_handle *h);
+int storagefs_by_handle(const struct fs_type *type, const struct fs_handle *h, struct inode **out);
 
 /* storagefs_xattr.c: operations. */
 ssize_t storagefs_getxattr(struct inode *inode, const char *name, void *buf, size_t size);
