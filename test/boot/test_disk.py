@@ -278,14 +278,15 @@ $b mount -o remount,rw / && $b rm /work/written* && echo back
 
 def test_calls(tmp_path):
     """Holes, times, synchronisation, files without a name, allocation, FIFOs, extended attributes,
-    devices, other roots, leases of files, bind mounts: as on Linux.
+    devices, other roots, leases of files, bind mounts, handles: as on Linux.
     """
     programs = [build_programs() / "glibc-static" / name for name in ("diskcalls", "xattrs")]
     others = [build_programs() / "glibc-static" / name
               for name in ("cachestats", "dnotifys", "fifos", "inotifys", "leases", "resolves")]
-    roots, binds = (build_programs() / "glibc-static" / name for name in ("roots", "binds"))
+    roots, binds, handles = (build_programs() / "glibc-static" / name
+                             for name in ("roots", "binds", "handles"))
     tree = image.Tree()
-    for path in (*programs, *others, roots, binds):
+    for path in (*programs, *others, roots, binds, handles):
         tree.files[f"/data/{path.name}"] = str(path)
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
@@ -308,6 +309,9 @@ def test_calls(tmp_path):
         got = cluster.run(["/data/roots", "/jails"])
         assert (got.status, got.err) == (0, b""), got.err
         assert got.out == on_host([str(roots), str(tmp_path / "jails")]).out
+        got = cluster.run(["/data/handles", "/work/handles"])
+        assert (got.status, got.err) == (0, b""), got.err
+        assert got.out.decode() == on_host([handles, "/dev/shm/handles"]).out.decode()
         got = cluster.run(["/data/binds", "/work/binds"])
         assert (got.status, got.err) == (0, b""), got.err
         want = on_host(["unshare", "-m", str(binds), str(there / "binds")])

@@ -7,8 +7,8 @@ from boot import on_host
 # Programs of test/user that print the same on both.
 SAME = ["aios", "asyncs", "cachestats", "dnotifys", "edges", "ends", "epolls", "fds", "futexes",
         "ifreqs", "inets", "inotifys", "leases", "locks", "mqueues", "multicasts",
-        "netfiles", "netlinks", "oddcalls", "pairs", "pipes", "polls", "pthreads", "ptys", "resolves", "splices", "sysvs",
-        "unixes", "xattrs"]
+        "netfiles", "netlinks", "oddcalls", "pairs", "pipes", "polls", "pthreads", "ptys",
+        "resolves", "seccomps", "splices", "sysvs", "unixes", "xattrs"]
 
 # Pipelines of a shell, over megabytes of text T; every program is a process of its own.
 PIPELINES = """
@@ -30,6 +30,13 @@ i=0; while [ $i -lt 10 ]; do $b seq 1 $((i*100)) | $b wc -l; i=$((i+1)); done
 @pytest.mark.parametrize("name", SAME)
 def test_same_as_linux(cluster, programs, name):
     argv = [programs / "glibc-static" / name]
+    got, want = cluster.run(argv), on_host(argv)
+    assert got.out.decode() == want.out.decode()
+    assert got.status == want.status == 0, got.err
+
+
+def test_files_by_handle(cluster, programs):
+    argv = [programs / "glibc-static/handles", "/dev/shm/handles"]
     got, want = cluster.run(argv), on_host(argv)
     assert got.out.decode() == want.out.decode()
     assert got.status == want.status == 0, got.err

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls that few programs make: getdents, ustat, sysfs, process_vm_readv and writev, pidfd_getfd,
- * sched_setattr and getattr, kcmp. Prints the same on both.
+ * sched_setattr and getattr, kcmp, fcntl's queries, security modules, mounts by number. Prints the
+ * same on both.
  */
 #include "call.h"
 
@@ -327,6 +328,180 @@ static void comparisons(void)
 	close(c);
 }
 
+/* --- what came with later kernels ------------------------------------------------------ */
+
+#ifndef F_DUPFD_QUERY
+# define F_DUPFD_QUERY 1027
+#endif
+#ifndef F_CREATED_QUERY
+# define F_CREATED_QUERY 1028
+#endif
+
+static void queries(void)
+{
+	const char *name = "/tmp/oddcalls-query";
+	const int made = open(name, O_CREAT | O_RDWR, 0600), copy = dup(made);
+	const int again = open(name, O_CREAT | O_RDONLY), path = open(name, O_PATH);
+	const int nameless = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+
+	CHECK(made >= 0 && copy >= 0 && again >= 0 && path >= 0 && nameless >= 0);
+	call("made by its open", fcntl(made, F_CREATED_QUERY, 0));
+	call("its copy", fcntl(copy, F_CREATED_QUERY, 0));
+	call("opened again", fcntl(again, F_CREATED_QUERY, 0));
+	call("by its path alone", fcntl(path, F_CREATED_QUERY, 0));
+	call("without a name", fcntl(nameless, F_CREATED_QUERY, 0));
+	call("the same", fcntl(made, F_DUPFD_QUERY, made));
+	call("a copy", fcntl(made, F_DUPFD_QUERY, copy));
+	call("another", fcntl(made, F_DUPFD_QUERY, again));
+	call("a path", fcntl(path, F_DUPFD_QUERY, path));
+	call("none", fcntl(made, F_DUPFD_QUERY, 999));
+	CHECK(unlink(name) == 0);
+	close(made);
+	close(copy);
+	close(again);
+	close(path);
+	close(nameless);
+}
+
+static void modules(void)
+{
+	uint64_t ids[64] = { 0 }, ctx[8] = { 0 };
+	uint32_t size = sizeof(ids);
+	const long nr = syscall(461, ids, &size, 0);
+
+	int capabilities = 0;
+
+	for (long i = 0; i < nr; i++)
+		capabilities += ids[i] == 100;
+	printf("modules: %d %d %d\n", nr > 0, capabilities, size == nr * 8);
+	size = 0;
+	call("no room", syscall(461, ids, &size, 0));
+	printf("wanted: %d\n", size == nr * 8);
+	call("flags", syscall(461, ids, &size, 1));
+	call("no size", syscall(461, ids, NULL, 0));
+	call("nowhere", syscall(461, NULL, &size, 0));
+	size = sizeof(ctx);
+	call("no attribute", syscall(459, 0, ctx, &size, 0));
+	call("no size", syscall(459, 100, ctx, NULL, 0));
+	call("size nowhere", syscall(459, 100, ctx, 8, 0));
+	call("flags", syscall(459, 100, ctx, &size, 2));
+	call("one, nowhere", syscall(459, 100, NULL, &size, 1));
+	call("one without a number", syscall(459, 100, ctx, &size, 1));
+	call("set, flags", syscall(460, 100, ctx, 32, 1));
+	call("set, too short", syscall(460, 100, ctx, 31, 0));
+	call("set, too long", syscall(460, 100, ctx, 4097, 0));
+	call("set, nowhere", syscall(460, 100, 8, 32, 0));
+	call("set, no length", syscall(460, 100, ctx, 32, 0));
+	ctx[2] = 32;
+	ctx[3] = ~0UL;
+	call("set, a length that wraps", syscall(460, 100, ctx, 32, 0));
+}
+
+struct number_request {
+	uint32_t size, spare;
+	uint64_t id, param, ns;
+};
+
+/* statmount() of what @id is: its file system, place, and some of what is in the numbers. */
+static void mount_by_number(uint64_t id, uint64_t old)
+{
+	struct number_request r = { 24, 0, id, 0x3b, 0 };
+	static union {
+		uint32_t u32[1024];
+		uint64_t u64[512];
+		char text[4096];
+	} b;
+	const char *texts = b.text + 512;
+
+	call("statmount", syscall(457, &r, &b, sizeof(b), 0));
+	printf("mask %#lx, magic %#lx, number %d, old %d\n", (unsigned long)b.u64[1],
+	       (unsigned long)b.u64[3], b.u64[5] == id, b.u32[14] == old);
+	printf("%s at %s from %s\n", texts + b.u32[9], texts + b.u32[27], texts + b.u32[26]);
+	call("no room for texts", syscall(457, &r, &b, 512, 0));
+	r.param = 2;
+	call("a part of it", syscall(457, &r, &b, 48, 0));
+	printf("its size: %u\n", b.u32[0]);
+	call("flags", syscall(457, &r, &b, sizeof(b), 1));
+	call("nowhere", syscall(457, &r, 8, sizeof(b), 0));
+	r.size = 23;
+	call("too small", syscall(457, &r, &b, sizeof(b), 0));
+	r.size = 5000;
+	call("too large", syscall(457, &r, &b, sizeof(b), 0));
+	r = (struct number_request){ 24, 1, id, 2, 0 };
+	call("spare", syscall(457, &r, &b, sizeof(b), 0));
+	r = (struct number_request){ 24, 0, old, 2, 0 };
+	call("its old number", syscall(457, &r, &b, sizeof(b), 0));
+	r = (struct number_request){ 24, 0, id + (1UL << 40), 2, 0 };
+	call("no number", syscall(457, &r, &b, sizeof(b), 0));
+}
+
+static int listed(const uint64_t *ids, long nr, uint64_t id)
+{
+	int found = 0;
+
+	for (long i = 0; i < nr; i++)
+		found += ids[i] == id;
+	return found;
+}
+
+static void mounts_by_number(void)
+{
+	struct number_request r = { 24, 0, ~0UL, 0, 0 };
+	static uint64_t ids[4096], back[4096];
+	struct statx sx, old;
+	long nr, n;
+
+	CHECK(statx(AT_FDCWD, "/proc", 0, 0x4000, &sx) == 0 && (sx.stx_mask & 0x4000));
+	CHECK(statx(AT_FDCWD, "/proc", 0, 0x1000, &old) == 0 && (old.stx_mask & 0x1000));
+	mount_by_number(sx.stx_mnt_id, old.stx_mnt_id);
+	nr = syscall(458, &r, ids, 4096, 0);
+	printf("some: %d, with it: %d\n", nr > 1, listed(ids, nr, sx.stx_mnt_id));
+	n = syscall(458, &r, back, 4096, 1);
+	printf("and back: %d %d\n", n == nr, back[0] == ids[nr - 1]);
+	r.param = ids[0];
+	n = syscall(458, &r, back, 1, 0);
+	printf("one behind the first: %ld %d\n", n, back[0] == ids[1]);
+	r.param = 5;
+	call("behind an old number", syscall(458, &r, ids, 4096, 0));
+	r.param = 0;
+	call("room for none", syscall(458, &r, ids, 0, 0));
+	call("too many", syscall(458, &r, ids, 1000001, 0));
+	call("flags", syscall(458, &r, ids, 1, 2));
+	call("nowhere", syscall(458, &r, 8, 1, 0));
+	r.id = sx.stx_mnt_id;
+	n = syscall(458, &r, ids, 4096, 0);
+	printf("not in itself: %d\n", listed(ids, n, sx.stx_mnt_id));
+	r.id += 1UL << 40;
+	call("in none", syscall(458, &r, ids, 4096, 0));
+}
+
+/* From a root that hides them, with rights and without. */
+static void hidden_mounts(void)
+{
+	struct number_request r = { 24, 0, 0, 2, 0 };
+	struct statx sx;
+	uint64_t b[64];
+	int status;
+	pid_t pid;
+
+	CHECK(statx(AT_FDCWD, "/", 0, 0x4000, &sx) == 0);
+	r.id = sx.stx_mnt_id;
+	pid = child();
+	if (!pid) {
+		CHECK(mkdir("/tmp/oddcalls-root", 0755) == 0 && chroot("/tmp/oddcalls-root") == 0);
+		call("hidden", syscall(457, &r, b, sizeof(b), 0));
+		r.param = 0;
+		call("its mounts", syscall(458, &r, b, 1, 0));
+		CHECK(setegid(65534) == 0 && seteuid(65534) == 0);
+		call("to nobody", syscall(457, &r, b, sizeof(b), 0));
+		call("its mounts", syscall(458, &r, b, 1, 0));
+		fflush(stdout);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(rmdir("/tmp/oddcalls-root") == 0);
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IOFBF, 1 << 16); /* a child prints all of its lines at its end */
@@ -337,5 +512,9 @@ int main(void)
 	strangers();
 	policies();
 	comparisons();
+	queries();
+	modules();
+	mounts_by_number();
+	hidden_mounts();
 	return 0;
 }

@@ -509,9 +509,8 @@ static long number_kind(struct worker *w, char kind)
 	case 'R':
 		return ONE_OF(w, 0, 1, 1, 3, 3, 2, 4, 5, 8);
 	case 'V':
-		return chance(w, 60)
-			       ? ONE_OF(w, MADV_DONTNEED, MADV_FREE, MADV_WILLNEED, MADV_DONTNEED)
-			       : (long)draw(w, 30);
+		return chance(w, 60) ? ONE_OF(w, MADV_DONTNEED, MADV_FREE, MADV_WILLNEED, 102, 103)
+				     : (long)draw(w, 30);
 	case 'O':
 		return (long)draw(w, 3) |
 		       (ONE_OF(w, 0, O_CREAT, O_CREAT | O_EXCL, O_TRUNC, O_APPEND, O_NONBLOCK,
@@ -612,6 +611,43 @@ static long clone_flags(struct worker *w)
 	}
 }
 
+/*
+ * A filter of system calls: one call fails, but none that a child needs to go on or to end; or any
+ * instructions, which are mostly refused, and in front of a return that allows.
+ */
+static long filter(struct worker *w)
+{
+	static const uint16_t codes[] = { 0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x15,  0x1d,
+					  0x20, 0x34, 0x3c, 0x45, 0x60, 0x61, 0x64,  0x6c,
+					  0x80, 0x84, 0x87, 0x07, 0x28, 0x94, 0xffff };
+	const unsigned int nr = 4 + (unsigned int)draw(w, 12);
+	struct insn {
+		uint16_t code;
+		uint8_t jt, jf;
+		uint32_t k;
+	} *f = (struct insn *)room(w, nr * sizeof(*f));
+	long *prog = (long *)room(w, 16);
+	const uint32_t call = (uint32_t)draw(w, 470);
+	const bool needed = call == SYS_rt_sigreturn || call == SYS_exit ||
+			    call == SYS_exit_group || call == SYS_rt_sigaction;
+
+	for (unsigned int i = 0; i < nr; i++)
+		f[i] = (struct insn){
+			codes[draw(w, LEN(codes))], (uint8_t)draw(w, 5), (uint8_t)draw(w, 5),
+			(uint32_t)(chance(w, 80) ? draw(w, 64) : next_random(&w->rnd))
+		};
+	f[nr - 1] = (struct insn){ 0x06, 0, 0, 0x7fff0000 };
+	if (chance(w, 50)) {
+		f[0] = (struct insn){ 0x20, 0, 0, 0 };
+		f[1] = (struct insn){ 0x15, 0, 1, needed ? 9999 : call };
+		f[2] = (struct insn){ 0x06, 0, 0, 0x00050000 | (uint32_t)draw(w, 140) };
+		f[3] = (struct insn){ 0x06, 0, 0, 0x7fff0000 };
+	}
+	prog[0] = chance(w, 95) ? nr : (long)draw(w, 70000);
+	prog[1] = chance(w, 95) ? (long)f : bad_pointer(w);
+	return place(w, (char *)prog, 16);
+}
+
 static long pointer_kind(struct worker *w, char kind)
 {
 	switch (kind) {
@@ -639,6 +675,8 @@ static long pointer_kind(struct worker *w, char kind)
 		return clone_args(w);
 	case 'w':
 		return waitv(w);
+	case '$':
+		return filter(w);
 	case 'W': /* a futex: few words, so that two meet */
 		if (chance(w, 6))
 			return bad_pointer(w);
@@ -681,6 +719,8 @@ long args_pick(struct worker *w, char kind)
 		return clone_flags(w);
 	case '0':
 		return 0;
+	case '1': /* seccomp(): rarely the strict mode, which leaves little to do */
+		return chance(w, 95) ? 1 : (long)draw(w, 5);
 	case '2': /* the size of open_how */
 		return chance(w, 92) ? 24 : small_number(w);
 	default:
