@@ -18,11 +18,12 @@
 
 #define SYSTEM_NAME    "Linux"
 /*
- * The release of Linux whose calls are here, but for those that docs/syscalls.md leaves out: the
- * newest, fchmodat2, came with it. A program with the personality UNAME26 is told the other.
+ * The release of Linux whose calls are here, but for those that docs/syscalls.md leaves out: guard
+ * pages, the newest that programs ask for by its number, came with it. A program with the
+ * personality UNAME26 is told the other.
  */
-#define SYSTEM_RELEASE "6.6.0-tessera"
-#define SYSTEM_UNAME26 "2.6.66-tessera"
+#define SYSTEM_RELEASE "6.13.0-tessera"
+#define SYSTEM_UNAME26 "2.6.73-tessera"
 #define SYSTEM_VERSION "#1 SMP PREEMPT Tessera"
 #define SYSTEM_MACHINE "x86_64"
 #define SYSTEM_DOMAIN  "(none)"
