@@ -302,7 +302,9 @@ static int leave_locked(struct socket *s, const struct request *r, uint32_t inte
 	list_for_each_entry(g, &inet_of(s)->groups, link) {
 		if (memcmp(g->addr, r->group, 16))
 			continue;
-		if (interface ? g->interface != interface : !is_zero(r->by, 4) && memcmp(g->by, r->by, 4))
+		if (interface && g->interface != interface)
+			continue;
+		if (!interface && !is_zero(r->by, 4) && memcmp(g->by, r->by, 4))
 			continue;
 		drop_locked(s, g);
 		return 0;
