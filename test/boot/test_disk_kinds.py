@@ -72,7 +72,7 @@ exec {shutil.which("qemu-system-x86_64")} "${{words[@]}}"
     return script
 
 
-# The whole script runs on virtio in test_disk.py; which disk it is matters little to what it counts.
+# The whole script runs on virtio in test_disk.py; which disk it is matters little to its counts.
 FEWER_FILES = SCRIPT.replace("-lt 200 ", "-lt 20 ").replace("-lt 1500 ", "-lt 60 ")
 
 
