@@ -57,6 +57,7 @@ enum nvme_identify {
 #define NVME_FEATURE_NR_QUEUES 0x07
 #define NVME_QUEUE_CONTIGUOUS  BIT(0)
 #define NVME_CQ_INTERRUPTS     BIT(1)
+#define NVME_VID_QEMU          0x1b36  /* its controller does not look at FUA, in 7.2 at least */
 #define NVME_RW_FUA            BIT(30) /* of cdw12 */
 #define NVME_DSM_DEALLOCATE    BIT(2)  /* of cdw11 */
 

@@ -57,6 +57,7 @@ int nvme_decode_ctrl(const struct nvme_id_ctrl *id, struct nvme_info *out)
 	out->max_transfer = max;
 	out->nr_nsids = le32_to_cpu(id->nn);
 	out->volatile_cache = id->vwc & NVME_VWC_PRESENT;
+	out->flush_for_fua = le16_to_cpu(id->vid) == NVME_VID_QEMU;
 	out->discard = oncs & NVME_ONCS_DSM;
 	out->zeroes = oncs & NVME_ONCS_WRITE_ZEROES;
 	copy_text(out->model, id->model, sizeof(id->model));

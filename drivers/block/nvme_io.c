@@ -8,8 +8,9 @@
  *		the answers; a request is over when none of its commands is left.
  * Context:	submit and nvme_queue_irq(): any.  The others: the rescue worker.
  * Locking:	the queue's lock.  blk_end() runs without it.
- * Ordering:	BLK_FLUSH is passed on, BLK_FUA is a bit of the write.  Without a volatile cache
- *		both are left out.
+ * Ordering:	BLK_FLUSH is passed on, BLK_FUA is a bit of the write; where the controller is known
+ *		to ignore that, a flush follows the request's last command.  Without a volatile
+ *		cache all of it is left out.
  * Failure:	a command that was aborted, or lost in a reset, is sent again, NVME_TRIES times in
  *		all; then its request ends in -EIO.  A media error is not tried again.
  */
@@ -192,6 +193,31 @@ static void submit_list(struct blkdev *bd, struct list_head *reqs)
 
 const struct blkdev_ops nvme_blkdev_ops = { .submit_list = submit_list };
 
+#define FLUSHING UINT32_MAX /* progress.off when all is written, and being flushed */
+
+/* @req was written by the command that is over: is it the device's cache that has it? */
+static bool wants_flush(const struct blk_req *req)
+{
+	const struct nvme_ns *ns = req->disk->driver;
+
+	return req->op == BLK_WRITE && (req->flags & BLK_FUA) && ns->bd.has_flush &&
+	       ns->c->info.flush_for_fua && !req->progress.err && req->progress.pending == 1 &&
+	       all_begun(req) && req->progress.off != FLUSHING;
+}
+
+/* The slot of the last write serves the flush behind it. */
+static void flush_behind_locked(struct nvme_queue *q, struct nvme_slot *s) __must_hold(&q->lock)
+{
+	const struct nvme_ns *ns = s->req->disk->driver;
+
+	assert_spin_held(&q->lock);
+	s->req->progress.off = FLUSHING;
+	s->cmd = (struct nvme_cmd){ .opcode = NVME_IO_FLUSH, .nsid = cpu_to_le32(ns->nsid) };
+	s->tries = 0;
+	nvme_queue_send_locked(q, s);
+	counter_inc(&nvme_commands);
+}
+
 /* The command of @s is over. */
 static void over_locked(struct nvme_queue *q, struct nvme_slot *s, int err, struct list_head *over)
 	__must_hold(&q->lock)
@@ -199,6 +225,10 @@ static void over_locked(struct nvme_queue *q, struct nvme_slot *s, int err, stru
 	struct blk_req *req = s->req;
 
 	assert_spin_held(&q->lock);
+	if (!err && req && wants_flush(req)) {
+		flush_behind_locked(q, s);
+		return;
+	}
 	nvme_slot_free_locked(q, s);
 	if (!req)
 		return;

@@ -44,6 +44,7 @@ struct nvme_info {
 	uint32_t max_transfer; /* bytes of one command */
 	uint32_t nr_nsids;     /* the highest id of a namespace */
 	bool volatile_cache;
+	bool flush_for_fua; /* FUA is not to be relied on */
 	bool discard;
 	bool zeroes;
 	char model[41];

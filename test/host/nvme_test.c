@@ -229,6 +229,14 @@ static void more_than_a_ring(struct ktest *t)
 	end();
 }
 
+static enum fake_deed fail_a_flush(struct fake *fk, unsigned int sq, const struct nvme_cmd *cmd,
+				   uint16_t *status)
+{
+	if (sq && cmd->opcode == NVME_IO_FLUSH && fk->hook_left && !--fk->hook_left)
+		*status = 0x281; /* a media error */
+	return FAKE_DO;
+}
+
 static void flush_and_fua(struct ktest *t)
 {
 	set_up();
@@ -238,6 +246,22 @@ static void flush_and_fua(struct ktest *t)
 	EXPECT_EQ(t, blk_write(bd, 0, mem, 4096, 0), 0);
 	EXPECT_EQ(t, f->nr_flushes, 1u);
 	EXPECT_EQ(t, f->nr_fua, 1u);
+	end();
+
+	/* One that ignores FUA; a request of several commands has one flush. */
+	set_up();
+	f->id.vid = cpu_to_le16(NVME_VID_QEMU);
+	f->id.mdts = 1;
+	ASSERT_EQ(t, begin(), 0);
+	f->hook = fail_a_flush;
+	f->hook_left = 3;
+	EXPECT_EQ(t, blk_write(bd, 0, mem, 32768, BLK_FUA), 0);
+	EXPECT_EQ(t, f->nr_flushes, 1u);
+	EXPECT_EQ(t, blk_write(bd, 0, mem, 4096, 0), 0);
+	EXPECT_EQ(t, blk_write(bd, 0, mem, 512, BLK_FUA), 0);
+	EXPECT_EQ(t, f->nr_flushes, 2u);
+	EXPECT_EQ(t, blk_write(bd, 0, mem, 512, BLK_FUA), -EIO);
+	EXPECT_EQ(t, blk_flush(bd), 0);
 	end();
 
 	set_up();
