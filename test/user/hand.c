@@ -11,7 +11,7 @@
  *	store NAME OFFSET LENGTH TAG		(by a shared mapping)
  *	cut NAME LENGTH
  *	fsync NAME | fdatasync NAME | sync
- *	hold NAME SLOT | drop SLOT		(an open descriptor)
+ *	hold NAME SLOT | drop SLOT | keep SLOT	(an open descriptor; keep: fsync of it)
  *	read NAME OFFSET LENGTH TAG		(1: other bytes, 2: fewer)
  *	repeat N WHAT ...			(the command N times: the answer is of the last)
  *
@@ -141,6 +141,14 @@ static long slot(char **w, bool hold)
 	return 0;
 }
 
+static long keep(const char *word)
+{
+	const unsigned long i = strtoul(word, NULL, 0);
+
+	CHECK(i < MAX_SLOTS && slots[i] >= 0);
+	return fsync(slots[i]);
+}
+
 static int close_new(const char *name)
 {
 	const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL, 0644);
@@ -191,6 +199,8 @@ static long act(char **w, int nr)
 		return slot(w, true);
 	if (nr == 2 && !strcmp(w[0], "drop"))
 		return slot(w, false);
+	if (nr == 2 && !strcmp(w[0], "keep"))
+		return keep(w[1]);
 	return change_names(w, nr);
 }
 
