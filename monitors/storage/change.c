@@ -708,6 +708,8 @@ static ssize_t run_change(struct op *op, const struct change_kind *kind,
 		const int err = fs_sync(op->st->fs);
 
 		ret = err ? err : ret;
+		if (!err && op->st->committed)
+			op->st->committed();
 	}
 	return ret;
 }

@@ -214,6 +214,8 @@ int storage_file_change(struct storage *st, const struct storage_peer *who,
 	err = seek ? seek_in(in, req, &pos) : change_in(st, in, who, req);
 	if (!err && !seek && st->stable)
 		err = fs_fsync(in, false);
+	if (!err && !seek && st->stable && st->committed)
+		st->committed();
 	if (!err) {
 		tell_state(st, in, req->epoch, who->node, out);
 		out->pos = MIN(pos, out->size);

@@ -15,6 +15,7 @@
 #include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
+#include <kernel/reboot.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/err.h>
@@ -36,6 +37,7 @@ static uint64_t index_bytes = 4u << 20;
 static uint64_t buffer_bytes = 8u << 20;
 static uint32_t disk_wait_s = 10;
 static bool writable, stable;
+static uint32_t die_after; /* atomic, from the start of services on */
 BOOT_PARAM(
 	"disk", string, disk_name,
 	"device with the file system, as vda, vda:2, vda:label=NAME, vda:uuid=UUID or vda:whole; "
@@ -47,6 +49,9 @@ BOOT_PARAM("storage.writable", bool, writable, "let programs change the disk");
 BOOT_PARAM(
 	"storage.stable", bool, stable,
 	"changes are on the disk before they are answered: none is lost when this node is killed");
+BOOT_PARAM("storage.die_after", u32, die_after,
+	   "for tests, with storage.stable: power off when so many changes are on the disk, before "
+	   "the last one is answered (default 0: never)");
 BOOT_PARAM("storage.disk_wait", u32, disk_wait_s, "seconds to wait for the device of disk=");
 
 static struct storage storage;
@@ -345,6 +350,15 @@ static bool has_left(uint32_t node, uint32_t incarn)
 	       info.incarn != incarn;
 }
 
+/* A change is on the disk, and its sender does not know it yet. */
+static void die_in_time(void)
+{
+	if (__atomic_sub_fetch(&die_after, 1, __ATOMIC_RELAXED))
+		return;
+	pr_info("storage.die_after: the power goes between a commit and its answer\n");
+	machine_poweroff(EXIT_STATUS_OK);
+}
+
 static int start_files(void)
 {
 	char why[200];
@@ -358,6 +372,7 @@ static int start_files(void)
 		.file_key = cluster_file_key(),
 		.incarn = node_incarnation(),
 		.stable = stable,
+		.committed = stable && die_after ? die_in_time : NULL,
 		.again = node_start_of(node_incarnation()) != 1,
 		.has_left = has_left,
 	};

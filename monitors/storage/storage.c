@@ -42,6 +42,7 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 	lock_table_init(&st->lock_table, opt->incarn, opt->again, opt->has_left);
 	st->incarn = opt->incarn;
 	st->stable = opt->stable;
+	st->committed = opt->committed;
 	st->index = pathindex_create(opt->index_bytes);
 	if (IS_ERR(st->index))
 		return (int)PTR_ERR(st->index);

@@ -48,6 +48,8 @@ struct storage {
 	struct lock_table lock_table;
 	uint32_t incarn; /* const: of this node */
 	bool stable;     /* const: what is answered is on the disk */
+	/* const, for tests: called when a change is on the disk and not answered; or NULL */
+	void (*committed)(void);
 };
 
 struct storage_options {
@@ -61,6 +63,7 @@ struct storage_options {
 	uint32_t incarn;                    /* of this node */
 	bool again;                         /* it has had an earlier life in this cluster */
 	bool stable;                        /* as in struct storage */
+	void (*committed)(void);            /* as in struct storage */
 	bool (*has_left)(uint32_t node, uint32_t incarn); /* as in struct claims */
 };
 

@@ -61,6 +61,34 @@ def kill_under(running: Running, rounds: int, kills: int) -> int:
     return done
 
 
+@pytest.mark.long
+def test_storage_dies_between_commit_and_answer(disk, tmp_path):
+    """Each life of the storage node ends when its seventh change is on the disk, unanswered."""
+    running = up(disk, "commits", "--memories", "2", "--append", "s0:storage.die_after=7")
+    rounds = 120
+    try:
+        program, capture = running.start(["/bin/lasting", "/work", str(rounds)])
+        end, deaths = time.monotonic() + 6 * LIMIT_S, 0
+        while not program.over:
+            wait_for(lambda: program.over or running.cluster.state("s0") != "up", LIMIT_S)
+            if running.cluster.state("s0") != "up":
+                running.cluster.restart("s0")
+                deaths += 1
+            assert time.monotonic() < end
+        out = bytes(capture.data[1])
+        assert program.exit.status == 0, out[-300:]
+        assert out == b"".join(b"round %d\n" % i for i in range(rounds)) + b"done\n"
+        print(f"{deaths} deaths between commit and answer survived")
+        assert deaths >= 100
+        again = sum(p.read_text().count("storage.die_after: the power goes")
+                    for p in running.log_dir.glob("s0*.log"))  # fmt: skip
+        assert again == deaths
+    finally:
+        running.close()
+    assert not running.complaints()
+    check_clean(disk)
+
+
 @pytest.mark.parametrize("rounds, kills", [(12, 2), pytest.param(400, 100, marks=pytest.mark.long)])
 def test_storage_dies_and_comes_again(disk, tmp_path, rounds, kills):
     running = up(disk, f"dies-{kills}", "--memories", "2")
