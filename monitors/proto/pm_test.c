@@ -308,6 +308,17 @@ FIXED_SAMPLE(pp_unix_connect_req, { .conn = 9,
 FIXED_SAMPLE(
 	pp_unix_connect_rep,
 	{ .conn = 9, .limit = 65536, .pid = 5, .uid = 6, .gid = 7, .name_len = 1, .name = { 'b' } })
+FIXED_SAMPLE(pp_unix_datagram_req, { .sender = 9,
+				     .vnode = 1,
+				     .len = PP_UNIX_DATAGRAM_MAX,
+				     .pid = 5,
+				     .uid = 6,
+				     .gid = 7,
+				     .name_len = 2,
+				     .key = { [15] = 8 },
+				     .from_key = { 9 },
+				     .name = { 0, 'a' } })
+FIXED_SAMPLE(pp_unix_room, { .sender = 1ull << 63 })
 FIXED_SAMPLE(pp_record, { .len = PP_RECORD_MAX, .pid = 5, .uid = 6, .gid = 7 })
 FIXED_SAMPLE(pp_port, { .id = 9,
 			.vnode = 1,
@@ -497,6 +508,8 @@ static ssize_t (*const samples[])(void) = {
 	sample_pp_opened,
 	sample_pp_unix_connect_req,
 	sample_pp_unix_connect_rep,
+	sample_pp_unix_datagram_req,
+	sample_pp_unix_room,
 	sample_pp_record,
 	sample_pp_port,
 	sample_pp_unport,
@@ -570,6 +583,15 @@ static const struct rejection {
 	{ "pp_unix_connect_rep", 28, 2, 109 },
 	{ "pp_unix_connect_rep", 30, 2, 1 }, /* reserved */
 	{ "pp_unix_connect_rep", 140, 4, 1 },
+	{ "pp_unix_datagram_req", 0, 8, 0 },
+	{ "pp_unix_datagram_req", 8, 4, 0 }, /* no vNode */
+	{ "pp_unix_datagram_req", 12, 4, PP_UNIX_DATAGRAM_MAX + 1 },
+	{ "pp_unix_datagram_req", 28, 2, 109 }, /* longer than a name */
+	{ "pp_unix_datagram_req", 28, 2, 1 },   /* bytes behind the name */
+	{ "pp_unix_datagram_req", 30, 2, 1 },   /* it asks, with bytes */
+	{ "pp_unix_datagram_req", 30, 2, 2 },   /* unknown flag */
+	{ "pp_unix_datagram_req", 172, 4, 1 },  /* reserved */
+	{ "pp_unix_room", 0, 8, 0 },
 	{ "pp_record", 0, 4, PP_RECORD_MAX + 1 },
 	{ "pp_port", 0, 8, 0 },
 	{ "pp_port", 8, 4, 0 },  /* no vNode */

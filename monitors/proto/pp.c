@@ -97,6 +97,31 @@ static bool unix_connect_rep_is_valid(const struct pp_unix_connect_rep *r)
 
 CODEC_FIXED(pp_unix_connect_rep, PP_UNIX_CONNECT_REP, unix_connect_rep_is_valid)
 
+#define PP_UNIX_DATAGRAM_REQ(F)                                                              \
+	F(id64, sender), F(id32, vnode), F(u32, len), F(u32, pid), F(u32, uid), F(u32, gid), \
+		F(u16, name_len), F(u16, flags), F(bytes, key), F(bytes, from_key),          \
+		F(bytes, name), F(zero32, reserved)
+
+static bool unix_datagram_req_is_valid(const struct pp_unix_datagram_req *r)
+{
+	if (r->flags & ~(uint32_t)PP_UNIX_DATAGRAM_ALL || ((r->flags & PP_UNIX_ASKS) && r->len))
+		return false;
+	return r->len <= PP_UNIX_DATAGRAM_MAX && name_is_valid(r->name, r->name_len);
+}
+
+CODEC_FIXED(pp_unix_datagram_req, PP_UNIX_DATAGRAM_REQ, unix_datagram_req_is_valid)
+
+int pp_unix_datagram_check(const struct pp_unix_datagram_req *r, size_t inline_len, size_t bulk_len)
+{
+	if (inline_len && bulk_len)
+		return -EMSGSIZE;
+	return r->len == inline_len + bulk_len ? 0 : -EMSGSIZE;
+}
+
+#define PP_UNIX_ROOM_FIELDS(F) F(id64, sender)
+
+CODEC_FIXED(pp_unix_room, PP_UNIX_ROOM_FIELDS, codec_any)
+
 #define PP_RECORD(F) F(u32, len), F(u32, pid), F(u32, uid), F(u32, gid)
 
 static bool record_is_valid(const struct pp_record *r)

@@ -54,6 +54,8 @@ RECODE_FIXED(pp_reset)
 RECODE_FIXED(pp_opened)
 RECODE_FIXED(pp_unix_connect_req)
 RECODE_FIXED(pp_unix_connect_rep)
+RECODE_FIXED(pp_unix_datagram_req)
+RECODE_FIXED(pp_unix_room)
 RECODE_FIXED(pp_record)
 RECODE_FIXED(pp_port)
 RECODE_FIXED(pp_unport)
@@ -181,6 +183,8 @@ static const struct {
 	{ "pp_opened", recode_pp_opened },
 	{ "pp_unix_connect_req", recode_pp_unix_connect_req },
 	{ "pp_unix_connect_rep", recode_pp_unix_connect_rep },
+	{ "pp_unix_datagram_req", recode_pp_unix_datagram_req },
+	{ "pp_unix_room", recode_pp_unix_room },
 	{ "pp_record", recode_pp_record },
 	{ "pp_port", recode_pp_port },
 	{ "pp_unport", recode_pp_unport },

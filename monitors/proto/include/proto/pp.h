@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processor -> processor: PP_DATA and PP_DATAGRAM (class demand when their bytes lie in the body,
- * else write-back); all others (class control).
+ * Processor -> processor: PP_DATA, PP_DATAGRAM and PP_UNIX_DATAGRAM (class demand when their bytes
+ * lie in the body, else write-back); all others (class control).
  *
  * Connections between sockets of one vNode on two processors. Each end has an id, which the other
  * end names. Positions in the stream of bytes are counted from the beginning of the connection.
@@ -25,7 +25,9 @@ enum pp_opcode {
 	PP_PORT = 0x0806,    /* to the gateway: a port that the outside is to reach */
 	PP_UNPORT = 0x0807,  /* to the gateway: it is not any more */
 	PP_DATAGRAM = 0x0808,
-	PP_UNIX_CONNECT = 0x0809, /* to an AF_UNIX socket that listens */
+	PP_UNIX_CONNECT = 0x0809,  /* to an AF_UNIX socket that listens */
+	PP_UNIX_DATAGRAM = 0x080a, /* to an AF_UNIX datagram socket */
+	PP_UNIX_ROOM = 0x080b,     /* one has room again that had none */
 };
 static_assert(PP_CONNECT == PROTO_FIRST_OPCODE(PROTO_PP), "opcodes are ABI");
 
@@ -314,6 +316,53 @@ struct pp_unix_connect_rep {
 	uint8_t name[PP_UNIX_NAME];
 };
 
+enum pp_unix_datagram_flags {
+	PP_UNIX_ASKS = 1, /* no datagram: would the receiver take one? */
+	PP_UNIX_DATAGRAM_ALL = 1,
+};
+
+/* The bytes follow in the body, or are bulk. */
+struct pp_unix_datagram_req_wire {
+	le64_t sender; /* names the sender's socket in PP_UNIX_ROOM; not 0 */
+	le32_t vnode;
+	le32_t len;
+	le32_t pid; /* of the program that sends, or says to be */
+	le32_t uid, gid;
+	le16_t name_len;      /* of the sender's socket; 0: it has none */
+	le16_t flags;         /* enum pp_unix_datagram_flags */
+	uint8_t key[16];      /* of the receiver, as PG_NAME tells it */
+	uint8_t from_key[16]; /* of the sender's name; zeros: none, or not told */
+	uint8_t name[PP_UNIX_NAME];
+	le32_t reserved;
+};
+static_assert(sizeof(struct pp_unix_datagram_req_wire) == 176, "PP_UNIX_DATAGRAM is ABI");
+/*
+ * Errors: -ECONNREFUSED: no datagram socket is there; -EPERM: it is connected to another; -EPIPE:
+ * it reads no more; -EAGAIN: it has no room, and PP_UNIX_ROOM says when it has; -ENOBUFS; -EACCES:
+ * the vNode is not on the sender.
+ */
+#define PP_UNIX_DATAGRAM_INLINE 1872u  /* bytes in the body of a message of the demand class */
+#define PP_UNIX_DATAGRAM_MAX    65504u /* in the bulk of one of the write-back class */
+
+struct pp_unix_datagram_req {
+	uint64_t sender;
+	uint32_t vnode;
+	uint32_t len;
+	uint32_t pid, uid, gid;
+	uint16_t name_len, flags;
+	uint8_t key[16], from_key[16];
+	uint8_t name[PP_UNIX_NAME];
+};
+
+struct pp_unix_room_wire {
+	le64_t sender; /* as in PP_UNIX_DATAGRAM */
+};
+static_assert(sizeof(struct pp_unix_room_wire) == 8, "PP_UNIX_ROOM is ABI");
+
+struct pp_unix_room {
+	uint64_t sender;
+};
+
 /* In front of the bytes of each send, among the bytes of an AF_UNIX connection. */
 struct pp_record_wire {
 	le32_t len; /* of what follows */
@@ -357,6 +406,15 @@ int pp_datagram_req_decode(const void *buf, size_t len, struct pp_datagram_req *
 /* As pp_data_check(). */
 int pp_datagram_check(const struct pp_datagram_req *r, size_t inline_len, size_t bulk_len)
 	__must_check;
+void pp_unix_datagram_req_encode(const struct pp_unix_datagram_req *m,
+				 struct pp_unix_datagram_req_wire *w);
+int pp_unix_datagram_req_decode(const void *buf, size_t len, struct pp_unix_datagram_req *out)
+	__must_check;
+/* Are the bytes where they belong? */
+int pp_unix_datagram_check(const struct pp_unix_datagram_req *r, size_t inline_len, size_t bulk_len)
+	__must_check;
+void pp_unix_room_encode(const struct pp_unix_room *m, struct pp_unix_room_wire *w);
+int pp_unix_room_decode(const void *buf, size_t len, struct pp_unix_room *out) __must_check;
 void pp_unix_connect_req_encode(const struct pp_unix_connect_req *m,
 				struct pp_unix_connect_req_wire *w);
 int pp_unix_connect_req_decode(const void *buf, size_t len, struct pp_unix_connect_req *out)
