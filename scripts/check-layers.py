@@ -104,6 +104,7 @@ EDGE = {
     "socket/remote_net.c",
     # Those of AF_UNIX: who connects to whom, and headers that lie among the bytes.
     "socket/unix_remote_net.c",
+    "socket/unix_far_net.c",
     "socket/remote_records.c",
     # The same of datagrams, and what the gateway is told.
     "socket/gateway_net.c",

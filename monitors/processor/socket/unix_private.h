@@ -29,6 +29,13 @@ struct unix_far {
 	char path[LINUX_UNIX_PATH];
 };
 
+/* The peer of a datagram socket, on another processor. */
+struct unix_far_peer {
+	uint8_t key[16];
+	uint32_t node, incarn;
+	struct unix_far name;
+};
+
 struct unix_socket {
 	struct socket s;
 	struct unix_name *name; /* atomic: set once */
@@ -36,6 +43,15 @@ struct unix_socket {
 	struct unix_far *far;   /* const while it is connected: of kmem_alloc(); NULL: none */
 	/* Datagrams (RANK_PIPE): one call at a time changes the peer, and whose sender this is. */
 	struct mutex peer_lock;
+	struct unix_far_peer
+		*far_peer; /* socket.lock: of kmem_alloc(); NULL: it is not elsewhere */
+	/* unix_far.c */
+	struct hlist_node by_id;
+	uint64_t id;              /* ids.lock: 0: it is not in that table */
+	uint32_t rooms, full_at;  /* atomic */
+	bool was_full;            /* atomic */
+	struct list_head waiters; /* socket.lock: senders elsewhere that wait for room */
+	uint32_t nr_waiters;      /* socket.lock, read without it */
 };
 
 static inline struct unix_socket *unix_of(struct socket *s)
@@ -86,6 +102,8 @@ int unix_listen(struct socket *s, int backlog);
 int unix_connect(struct socket *s, const struct sock_addr *addr, bool nonblock);
 
 /* --- unix_dgram.c -------------------------------------------------------------------- */
+
+#define UNIX_DGRAM_QUEUE 512u /* net.unix.max_dgram_qlen, as distributions set it */
 
 extern const struct socket_ops unix_dgram_ops;
 /* @m to @to; for packets as well. */

@@ -195,8 +195,7 @@ static int wait_answer(struct socket *s, bool nonblock, uint64_t deadline)
 	return said ? -said : -ECONNREFUSED;
 }
 
-/* The processor on which a socket of @s's type listens at @key. */
-static int find(const struct socket *s, const uint8_t key[16], bool is_path, uint32_t *node)
+int unix_remote_find(const struct socket *s, const uint8_t key[16], bool is_path, uint32_t *node)
 {
 	static const uint32_t types[] = { SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM };
 	struct vnode_name name = { .kind = unix_name_kind(s->type) };
@@ -226,7 +225,7 @@ int unix_remote_connect(struct socket *s, const struct sock_addr *addr, bool non
 		return -ECONNREFUSED;
 	err = unix_key(addr, key);
 	if (!err)
-		err = find(s, key, addr->un.path[0], &node);
+		err = unix_remote_find(s, key, addr->un.path[0], &node);
 	if (!err && !rpc_peer_info(node, &info))
 		err = -ECONNREFUSED;
 	if (!err)

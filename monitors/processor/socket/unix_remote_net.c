@@ -127,5 +127,9 @@ static const struct rpc_handler handlers[] = {
 
 int unix_remote_init(void)
 {
-	return rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL);
+	int err = unix_far_start();
+
+	if (!err)
+		err = unix_far_net_init();
+	return err ? err : rpc_handlers_register(handlers, ARRAY_SIZE(handlers), NULL);
 }
