@@ -153,7 +153,7 @@ def test_programs_on_two_processors_talk(several, programs):
 
 
 def test_unix_sockets_are_the_vnodes(several, programs):
-    """By an abstract name: bytes, borders of packets, who the peer is."""
+    """By an abstract name: bytes, borders of packets, datagrams, who the peer is."""
     name, size = "@across", 1000000
     echo, heard = across(several, programs, "p1", "echo", name)
     wait_for(lambda: b"ready" in heard.data[1])
@@ -162,7 +162,9 @@ def test_unix_sockets_are_the_vnodes(several, programs):
     assert output(echo, heard) == f"ready\npeer {ask.started.pid} 0 0\n{size} bytes, the end\n"
     mirror, seen = across(several, programs, "p1", "mirror", name)
     wait_for(lambda: b"ready" in seen.data[1])
-    assert output(*across(several, programs, "p0", "packets", name)).endswith("11 packets, 0\n")
+    assert output(*across(several, programs, "p0", "packets", name)).endswith(
+        "10 datagrams, 11 packets, 0\n"
+    )
     assert output(mirror, seen).endswith("the end\n")
     # A program that is killed closes its connections, and its names are gone.
     hold, held = across(several, programs, "p1", "hold", name)

@@ -11,5 +11,5 @@ remote-objs    = monitors/processor/account/account.o \
 	monitors/processor/vfs/uio.o monitors/proto/pp.o monitors/proto/types.o \
 	test/host/ipc_fake.o test/host/socket_fake.o test/host/rpc_nodes.o \
 	$(memverbs-objs) test/host/remote_fake.o test/host/remote_faults_test.o \
-	test/host/remote_test.o test/host/remote_unix_test.o
+	test/host/remote_dgram_test.o test/host/remote_test.o test/host/remote_unix_test.o
 remote-exclude := net/rpc/spin_test.o net/rpc/wire_test.o

@@ -8,8 +8,9 @@
  *	across hold WHERE: accepts connections, echoes a byte of each, and keeps them
  *	across wait WHERE: has a byte echoed, and prints what then ends the connection
  *	across bind PORT: prints what bind() and listen() say
- *	across packets WHERE: sends packets, and prints whether what is echoed has their borders
- *	across mirror WHERE: echoes the packets of one connection
+ *	across packets WHERE: sends packets and datagrams, and prints whether what is echoed has
+ *		their borders
+ *	across mirror WHERE: echoes the packets of one connection, then datagrams
  * With AF_UNIX both ends print who the other one is. echo and hold remove a path that is there.
  */
 #include "call.h"
@@ -232,15 +233,71 @@ static int wait_for_end(const char *where)
 	return 0;
 }
 
+/* A datagram socket; its name is @where and @end. */
+static int datagrams(const char *where, char end, struct sockaddr_un *un, socklen_t *len)
+{
+	const int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+	char text[64];
+
+	CHECK(fd >= 0);
+	snprintf(text, sizeof(text), "%s%c", where, end);
+	*un = unix_name(text, len);
+	return fd;
+}
+
+/* Send back what comes, to whoever sent it, until an empty datagram. */
+static void mirror_datagrams(int fd)
+{
+	struct sockaddr_un from;
+	socklen_t len = sizeof(from);
+	ssize_t n;
+
+	while ((n = recvfrom(fd, buf, sizeof(buf), 0, (void *)&from, &len)) > 0) {
+		CHECK(sendto(fd, buf, (size_t)n, 0, (const void *)&from, len) == n);
+		len = sizeof(from);
+	}
+	CHECK(n == 0);
+}
+
+static unsigned int ask_datagrams(const char *where)
+{
+	struct sockaddr_un own, there;
+	socklen_t own_len, len;
+	const int fd = datagrams(where, 'c', &own, &own_len);
+	unsigned int good = 0;
+
+	close(datagrams(where, 'd', &there, &len));
+	CHECK(!bind(fd, (const void *)&own, own_len));
+	CHECK(!connect(fd, (const void *)&there, len));
+	for (size_t n = 1; n < 65000; n = n * 3 + 1) {
+		for (size_t i = 0; i < n; i++)
+			buf[i] = byte_at(i + n);
+		CHECK(send(fd, buf, n, 0) == (ssize_t)n);
+		memset(buf, 0, n);
+		if (recv(fd, buf, sizeof(buf), 0) == (ssize_t)n && buf[n - 1] == byte_at(2 * n - 1))
+			good++;
+	}
+	CHECK(send(fd, buf, 0, 0) == 0);
+	close(fd);
+	return good;
+}
+
 static int mirror(const char *where)
 {
-	const int fd = accept(unix_listening(where, SOCK_SEQPACKET), NULL, NULL);
+	struct sockaddr_un un;
+	socklen_t len;
+	const int dg = datagrams(where, 'd', &un, &len);
 	ssize_t n;
+	int fd;
+
+	CHECK(!bind(dg, (const void *)&un, len));
+	fd = accept(unix_listening(where, SOCK_SEQPACKET), NULL, NULL);
 
 	CHECK(fd >= 0);
 	tell_peer(fd);
 	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
 		CHECK(send(fd, buf, (size_t)n, 0) == n);
+	mirror_datagrams(dg);
 	printf("%s\n", n ? strerror(errno) : "the end");
 	return 0;
 }
@@ -260,6 +317,7 @@ static int packets(const char *where)
 			good++;
 	}
 	CHECK(!shutdown(fd, SHUT_WR));
+	printf("%u datagrams, ", ask_datagrams(where));
 	printf("%u packets, %zd\n", good, recv(fd, buf, sizeof(buf), 0));
 	return 0;
 }

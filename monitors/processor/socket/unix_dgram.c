@@ -3,7 +3,7 @@
  * AF_UNIX: datagrams, and the sending of packets, which is the same.
  *
  * Flow:	a datagram socket that is connected has a peer, which need not be connected back. A
- *		receiver that is not connected to the sender takes DGRAM_QUEUE messages; a sender
+ *		receiver that is not connected to the sender takes UNIX_DGRAM_QUEUE messages; a sender
  *		beyond that waits for room. A pollable sender is in its peer's list of senders, and
  *		is woken when the peer's queue stops being full.
  * Locking:	unix_socket.peer_lock, then a socket's lock. The first keeps calls that connect one
@@ -13,13 +13,14 @@
 #include <abi/poll.h>
 #include <kernel/panic.h>
 #include <lib/err.h>
+#include <lib/string.h>
+#include <processor/account/account.h>
 #include <processor/vfs/uio.h>
 
 #include "queue.h"
 #include "scm.h"
 #include "unix_private.h"
-
-#define DGRAM_QUEUE 512u /* net.unix.max_dgram_qlen, as distributions set it */
+#include "unix_remote.h"
 
 /* --- who may send -------------------------------------------------------------------- */
 
@@ -28,7 +29,7 @@ static bool may_send_to(struct socket *from, struct socket *to)
 {
 	const struct socket *peer = __atomic_load_n(&to->peer, __ATOMIC_ACQUIRE);
 
-	return !peer || peer == from;
+	return peer == from || (!peer && !unix_far_connected(to));
 }
 
 /* Is @to's queue full for @from? */
@@ -36,7 +37,7 @@ static bool is_full(const struct socket *from, struct socket *to)
 {
 	return to != from && to->type == SOCK_DGRAM &&
 	       __atomic_load_n(&to->peer, __ATOMIC_ACQUIRE) != from &&
-	       READ_ONCE(to->nr_queued) > DGRAM_QUEUE && !READ_ONCE(to->dead);
+	       READ_ONCE(to->nr_queued) > UNIX_DGRAM_QUEUE && !READ_ONCE(to->dead);
 }
 
 /* @s is not connected to @peer any more, which it had a reference of. */
@@ -51,12 +52,49 @@ static void leave_peer(struct socket *s, struct socket *peer)
 	socket_put(peer);
 }
 
-/*
- * Replace the peer of @s; NULL: it is not connected. @only: nothing is done if the peer is another
- * one (meanwhile). A sender to @s may have to look again.
- */
-static void set_peer(struct socket *s, struct socket *peer, const struct socket *only)
+/* The fields that say who the peer of @s is. *@old, *@old_far: who it was. */
+static void change_peer(struct socket *s, struct socket *peer, struct unix_far_peer *far,
+			struct socket **old, struct unix_far_peer **old_far)
 {
+	struct unix_socket *u = unix_of(s);
+
+	spin_lock(&s->lock);
+	*old = s->peer;
+	*old_far = u->far_peer;
+	__atomic_store_n(&s->peer, peer, __ATOMIC_RELEASE);
+	__atomic_store_n(&u->far_peer, far, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->state, peer || far ? SOCKET_CONNECTED : SOCKET_IDLE, __ATOMIC_RELEASE);
+	spin_unlock(&s->lock);
+	WRITE_ONCE(u->was_full, false);
+}
+
+/* With peer_lock. */
+static void enter_senders(struct socket *s, struct socket *peer)
+{
+	spin_lock(&peer->lock);
+	if (!peer->dead && list_empty(&s->sender_link))
+		list_add_tail(&s->sender_link, &peer->senders);
+	spin_unlock(&peer->lock);
+}
+
+/* As on Linux, datagrams of an earlier peer are not read any more. */
+static void forget_queue(struct socket *s)
+{
+	if (!mutex_lock_killable(&s->recv_lock)) {
+		sock_queue_purge(s);
+		mutex_unlock(&s->recv_lock);
+	}
+	unix_far_wake(s, true);
+}
+
+/*
+ * Replace the peer of @s: it is @peer here, @far elsewhere, which it takes over, or neither. @only:
+ * nothing is done if the peer is another one (meanwhile). A sender to @s may have to look again.
+ */
+static void set_peer(struct socket *s, struct socket *peer, struct unix_far_peer *far,
+		     const struct socket *only)
+{
+	struct unix_far_peer *old_far;
 	struct socket *old;
 
 	mutex_lock(&unix_of(s)->peer_lock);
@@ -66,26 +104,16 @@ static void set_peer(struct socket *s, struct socket *peer, const struct socket 
 	}
 	if (peer)
 		socket_get(peer);
-	spin_lock(&s->lock);
-	old = s->peer;
-	__atomic_store_n(&s->peer, peer, __ATOMIC_RELEASE);
-	__atomic_store_n(&s->state, peer ? SOCKET_CONNECTED : SOCKET_IDLE, __ATOMIC_RELEASE);
-	spin_unlock(&s->lock);
+	change_peer(s, peer, far, &old, &old_far);
 	if (old)
 		leave_peer(s, old);
-	if (peer) {
-		spin_lock(&peer->lock);
-		if (!peer->dead && list_empty(&s->sender_link))
-			list_add_tail(&s->sender_link, &peer->senders);
-		spin_unlock(&peer->lock);
-	}
+	if (peer)
+		enter_senders(s, peer);
 	mutex_unlock(&unix_of(s)->peer_lock);
+	kmem_free(old_far);
 	socket_wake(&s->room_wait);
-	/* As Linux: what an earlier peer has sent is not read any more. */
-	if (old && old != peer && !mutex_lock_killable(&s->recv_lock)) {
-		sock_queue_purge(s);
-		mutex_unlock(&s->recv_lock);
-	}
+	if ((old && old != peer) || old_far)
+		forget_queue(s);
 }
 
 /* The queue of @s has room again: all who are connected to it may look. */
@@ -103,7 +131,19 @@ static void wake_senders(struct socket *s)
 static int dgram_init(struct socket *s)
 {
 	mutex_init(&unix_of(s)->peer_lock, "socket peer", RANK_PIPE);
+	unix_far_init(s);
 	return 0;
+}
+
+/* connect() to a socket of another processor. */
+static int connect_far(struct socket *s, const struct sock_addr *addr)
+{
+	struct unix_far_peer *far;
+	const int err = unix_far_find(s, addr, &far);
+
+	if (!err)
+		set_peer(s, NULL, far, NULL);
+	return err;
 }
 
 static int dgram_connect(struct socket *s, const struct sock_addr *addr, bool nonblock)
@@ -112,7 +152,7 @@ static int dgram_connect(struct socket *s, const struct sock_addr *addr, bool no
 	int err;
 
 	if (addr->len >= sizeof(addr->family) && addr->family == AF_UNSPEC) {
-		set_peer(s, NULL, NULL);
+		set_peer(s, NULL, NULL, NULL);
 		return 0;
 	}
 	err = unix_check_addr(addr);
@@ -122,9 +162,9 @@ static int dgram_connect(struct socket *s, const struct sock_addr *addr, bool no
 		return err;
 	to = unix_find(addr, s->type);
 	if (IS_ERR(to))
-		return PTR_ERR(to);
+		return PTR_ERR(to) == -ECONNREFUSED ? connect_far(s, addr) : (int)PTR_ERR(to);
 	if (may_send_to(s, to))
-		set_peer(s, to, NULL);
+		set_peer(s, to, NULL, NULL);
 	else
 		err = -EPERM;
 	socket_put(to);
@@ -151,7 +191,7 @@ static int check_receiver(struct socket *s, struct socket *to, bool by_name)
 		return -EPERM;
 	if (READ_ONCE(to->dead)) {
 		if (!by_name && s->type == SOCK_DGRAM)
-			set_peer(s, NULL, to);
+			set_peer(s, NULL, NULL, to);
 		return s->type == SOCK_DGRAM ? -ECONNREFUSED : -EPIPE;
 	}
 	if (READ_ONCE(to->shut) & SOCKET_SHUT_RD)
@@ -229,6 +269,14 @@ static int send_to(struct socket *s, struct socket *to, struct socket_msg *m, ui
 	return 0;
 }
 
+/* No socket of this processor is the receiver, says @err: may it be another processor's? */
+static bool is_far(struct socket *s, const struct socket_msg *m, long err)
+{
+	if (s->type != SOCK_DGRAM)
+		return false;
+	return m->addr.len ? err == -ECONNREFUSED : err == -ENOTCONN && unix_far_connected(s);
+}
+
 ssize_t unix_send_message(struct socket *s, struct socket_msg *m)
 {
 	const uint64_t deadline =
@@ -246,17 +294,20 @@ ssize_t unix_send_message(struct socket *s, struct socket_msg *m)
 	if (err)
 		return err;
 	to = m->addr.len ? NULL : find_receiver(s, m);
-	if (IS_ERR(to))
+	if (IS_ERR(to) && !is_far(s, m, PTR_ERR(to)))
 		return PTR_ERR(to);
 	if (m->uio->left + sizeof(struct sock_msg) > READ_ONCE(s->sndbuf))
 		err = -EMSGSIZE;
 	else if (!to)
 		to = find_receiver(s, m);
-	if (!err && IS_ERR(to))
+	if (!err && IS_ERR(to) && !is_far(s, m, PTR_ERR(to)))
 		return PTR_ERR(to);
-	if (!err)
+	if (!err && IS_ERR(to))
+		err = m->addr.len ? unix_far_send_to(s, m, deadline)
+				  : unix_far_send(s, m, deadline);
+	else if (!err)
 		err = send_to(s, to, m, deadline);
-	if (to)
+	if (to && !IS_ERR(to))
 		socket_put(to);
 	return err ? err : len;
 }
@@ -265,26 +316,37 @@ ssize_t unix_send_message(struct socket *s, struct socket_msg *m)
 
 static void tell_source(struct socket *s, struct socket_msg *m, const struct sock_msg *msg)
 {
-	if (m->wants_addr && unix_of(msg->from)->name)
+	const struct unix_far *far = msg->aux;
+
+	if (!m->wants_addr)
+		return;
+	if (msg->from && unix_of(msg->from)->name) {
 		unix_copy_name(msg->from, &m->addr);
+	} else if (!msg->from && far && far->len) {
+		m->addr.len = (uint32_t)UNIX_PATH_OFFSET + far->len;
+		m->addr.family = AF_UNIX;
+		memcpy(m->addr.un.path, far->path, far->len);
+	}
 }
 
 static ssize_t dgram_recv(struct socket *s, struct socket_msg *m)
 {
-	const bool was_full = READ_ONCE(s->nr_queued) > DGRAM_QUEUE;
+	const bool was_full = READ_ONCE(s->nr_queued) > UNIX_DGRAM_QUEUE;
 	ssize_t ret;
 
 	if (m->flags & MSG_OOB)
 		return -EOPNOTSUPP;
 	ret = socket_recv_message(s, m, tell_source);
-	if (was_full && READ_ONCE(s->nr_queued) <= DGRAM_QUEUE)
+	if (was_full && READ_ONCE(s->nr_queued) <= UNIX_DGRAM_QUEUE)
 		wake_senders(s);
+	unix_far_wake(s, false);
 	return ret;
 }
 
 static int dgram_shutdown(struct socket *s, unsigned int how)
 {
 	socket_shut(s, how + 1, 0);
+	unix_far_wake(s, true);
 	return 0;
 }
 
@@ -301,7 +363,7 @@ static unsigned int dgram_poll(struct socket *s)
 		events |= POLLRDHUP | POLLIN | POLLRDNORM;
 	if (READ_ONCE(s->nr_queued))
 		events |= POLLIN | POLLRDNORM;
-	if (!socket_writable(s))
+	if (!socket_writable(s) || (unix_far_connected(s) && unix_far_is_full(s)))
 		return events;
 	spin_lock(&s->lock);
 	if (!s->peer || !is_full(s, s->peer))
@@ -312,11 +374,14 @@ static unsigned int dgram_poll(struct socket *s)
 
 static void dgram_release(struct socket *s)
 {
+	struct unix_far_peer *far;
 	struct socket *peer, *sender, *next;
 
 	unix_unhash(s);
 	spin_lock(&s->lock);
 	s->dead = true;
+	far = unix_of(s)->far_peer;
+	unix_of(s)->far_peer = NULL;
 	peer = s->peer;
 	__atomic_store_n(&s->peer, NULL, __ATOMIC_RELEASE);
 	list_for_each_entry_safe(sender, next, &s->senders, sender_link) {
@@ -327,6 +392,8 @@ static void dgram_release(struct socket *s)
 	spin_unlock(&s->lock);
 	socket_wake(&s->room_wait);
 	sock_queue_purge(s);
+	unix_far_release(s);
+	kmem_free(far);
 	if (peer)
 		leave_peer(s, peer);
 }

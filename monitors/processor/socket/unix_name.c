@@ -136,6 +136,22 @@ void unix_copy_name(struct socket *s, struct sock_addr *addr)
 	}
 }
 
+/* The name of a datagram socket's peer elsewhere. False: it has none. */
+static bool copy_far_peer(struct socket *s, struct sock_addr *addr)
+{
+	const struct unix_far_peer *far;
+
+	spin_lock(&s->lock);
+	far = unix_of(s)->far_peer;
+	if (far) {
+		addr->len = (uint32_t)UNIX_PATH_OFFSET + far->name.len;
+		addr->family = AF_UNIX;
+		memcpy(addr->un.path, far->name.path, far->name.len);
+	}
+	spin_unlock(&s->lock);
+	return far;
+}
+
 int unix_getname(struct socket *s, bool peer, struct sock_addr *addr)
 {
 	struct socket *of = s;
@@ -144,6 +160,8 @@ int unix_getname(struct socket *s, bool peer, struct sock_addr *addr)
 		unix_copy_far(s, addr);
 		return 0;
 	}
+	if (peer && copy_far_peer(s, addr))
+		return 0;
 	if (peer) {
 		of = socket_peer_get(s);
 		if (!of)
@@ -248,6 +266,12 @@ static int tell(struct unix_name *n, uint8_t flags)
 	return names_set(&n->told, &name, kmem_current());
 }
 
+/* A datagram socket that has a name takes what is sent to it. */
+static uint8_t first_flags(const struct socket *s)
+{
+	return s->type == SOCK_DGRAM ? NAME_LISTENING : 0;
+}
+
 /* A bind() has failed. */
 static void name_give_up(struct unix_name *n)
 {
@@ -269,7 +293,7 @@ static int bind_path(struct socket *s, const struct sock_addr *addr)
 	if (err == -EEXIST)
 		err = -EADDRINUSE;
 	if (!err && !key_of_inode(n->inode, n->key))
-		err = tell(n, 0);
+		err = tell(n, first_flags(s));
 	if (!err)
 		err = enter(n);
 	if (err)
@@ -286,7 +310,7 @@ static int bind_abstract(struct socket *s, const struct sock_addr *addr)
 	if (!n)
 		return -ENOMEM;
 	names_hash(n->path, n->len, n->key);
-	err = tell(n, 0);
+	err = tell(n, first_flags(s));
 	if (!err)
 		err = enter(n);
 	if (err)
