@@ -230,7 +230,7 @@ static void peers_are_as_on_one_processor(struct ktest *t)
 	run(t, peers_server, peers_client);
 }
 
-/* --- a queue that is full ---------------------------------------------------------------------- */
+/* --- a queue that is full ------------------------------------------------------------------ */
 
 static void full_server(struct ktest *t)
 {
@@ -306,7 +306,7 @@ static void a_full_queue_is_waited_for(struct ktest *t)
 	run(t, full_server, full_client);
 }
 
-/* --- hostile messages -------------------------------------------------------------------------- */
+/* --- hostile messages ---------------------------------------------------------------------- */
 
 static int say(const struct pp_unix_datagram_req *req, uint32_t len)
 {

@@ -3,9 +3,10 @@
  * AF_UNIX: datagrams, and the sending of packets, which is the same.
  *
  * Flow:	a datagram socket that is connected has a peer, which need not be connected back. A
- *		receiver that is not connected to the sender takes UNIX_DGRAM_QUEUE messages; a sender
- *		beyond that waits for room. A pollable sender is in its peer's list of senders, and
- *		is woken when the peer's queue stops being full.
+ *		receiver that is not connected to the sender takes UNIX_DGRAM_QUEUE messages; a
+ *		sender beyond that waits for room. A pollable sender is in its peer's list of
+ *		senders, and is woken when the peer's queue stops being full. Sockets of other
+ *		processors are unix_far.c's.
  * Locking:	unix_socket.peer_lock, then a socket's lock. The first keeps calls that connect one
  *		socket apart: sender_link lies in the list of one peer at a time, and each of them
  *		has another lock. It is not held over copies.

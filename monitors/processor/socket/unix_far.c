@@ -10,9 +10,9 @@
  * Invariants:	a socket that has sent to another processor is in the table of ids until it is
  *		released. unix_socket.full_at is the value of .rooms before a datagram was refused
  *		for want of room, so word of room that comes first is not missed.
- * Locking:	ids.lock and words.lock (RANK_SPIN_MONITOR); the receiver's list of waiting senders and a socket's
- *		far peer are under socket.lock. unix_socket.peer_lock is outside, as in
- *		unix_dgram.c.
+ * Locking:	ids.lock and words.lock (RANK_SPIN_MONITOR). The list of waiting senders of a
+ *		receiver, and a socket's far peer, are under socket.lock, inside which those lie.
+ *		unix_socket.peer_lock is outside, as in unix_dgram.c.
  * Context:	task, but for what answers requests (workers) and word of room (polling).
  * Failure:	a processor that leaves has no sockets: ECONNREFUSED; all that wait look again. Of
  *		senders that wait for one socket WAITERS_MAX are noted: the others look again.
