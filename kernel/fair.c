@@ -189,8 +189,13 @@ static void make_detached(const struct fair_queue *q, struct fair_entity *e)
 }
 
 /* An age in @q, and a request that begins now. */
-static void attach(const struct fair_queue *q, struct fair_entity *e)
+static void attach(struct fair_queue *q, struct fair_entity *e)
 {
+	if (unlikely(fair_is_fixed(e))) {
+		fixed_join(q, e);
+		e->is_detached = false;
+		return;
+	}
 	e->age = mean_age(q) - (e->is_detached ? e->age : lag_of(q, e));
 	e->is_detached = false;
 	e->request_ns = MIN(e->request_ns, q->slice_ns);
@@ -255,6 +260,8 @@ void fair_run(struct fair_queue *q, struct fair_entity *e)
 	ASSERT(!q->curr && e->is_detached);
 	attach(q, e);
 	q->curr = e;
+	q->resume = NULL; /* it has lost its place: @e came from another class and runs already */
+	q->is_due = false;
 }
 
 void fair_put(struct fair_queue *q, bool resume)
@@ -310,6 +317,10 @@ void fair_charge(struct fair_queue *q, uint64_t ns)
 {
 	struct fair_entity *e = q->curr;
 
+	if (unlikely(fair_is_fixed(e))) {
+		fixed_charge(q, e, ns);
+		return;
+	}
 	e->burst_ns += ns;
 	if (likely(e->weight == FAIR_WEIGHT_MEAN)) {
 		e->age += (int64_t)ns;
@@ -333,6 +344,8 @@ uint64_t fair_left_ns(const struct fair_queue *q)
 	const struct fair_entity *e = q->curr;
 	const uint64_t left = (uint64_t)(e->deadline - e->age);
 
+	if (unlikely(fair_is_fixed(e)))
+		return fixed_left_ns(e);
 	ASSERT(e->deadline > e->age);
 	return e->weight == FAIR_WEIGHT_MEAN ? left : left * e->weight / FAIR_WEIGHT_MEAN + 1;
 }
@@ -401,6 +414,11 @@ struct fair_entity *fair_yield(struct fair_queue *q)
 
 	if (!q->nr)
 		return e;
+	if (unlikely(fair_is_fixed(e))) {
+		fixed_yield(q, e);
+		first = fair_first(q);
+		return first->deadline < e->deadline ? first : e;
+	}
 	if (likely(q->nr == 1)) {
 		first = entity_of(q->tree.node);
 		e->age = MAX(e->age, first->age);

@@ -19,7 +19,9 @@
  *		their turn inside their class.
  *		Programs' turn: the kernel's own threads stay ahead, but while programs wait the
  *		time of the classes above them is counted.  After FLOOD_NS of it programs go
- *		first, until they have had their part (PROGRAMS_PART) of the CPU.
+ *		first, until they have had their part (PROGRAMS_PART) of the CPU.  The same is
+ *		counted of real-time threads, which are programs' as well: in a turn that is due
+ *		because of them, threads of the kernel stay ahead.
  *		Ticks: only while user threads run (timer.c), and only to tell user from system
  *		time: all that a thread has run since the last tick counts for the mode that
  *		this one finds.
@@ -97,6 +99,34 @@ void resched_cpu(unsigned int cpu)
 
 /* --- time ---------------------------------------------------------------------------------- */
 
+static void count_realtime(struct runqueue *rq, int64_t ns) __must_hold(&rq->lock)
+{
+	assert_rq_held(rq);
+	if (!(rq->bitmap & BIT(THREAD_PRIO_USER))) {
+		rq->shares_owed_ns = 0;
+		return;
+	}
+	rq->shares_owed_ns = MIN(rq->shares_owed_ns + ns, FLOOD_MOST_NS);
+	rq->shares_turn |= rq->shares_owed_ns >= FLOOD_NS;
+}
+
+/* Programs that share have run for @ns, or none of them wants to. */
+static void count_shares(struct runqueue *rq, unsigned int prio, int64_t ns) __must_hold(&rq->lock)
+{
+	assert_rq_held(rq);
+	if (prio == THREAD_PRIO_USER) {
+		rq->shares_owed_ns -= ns * (PROGRAMS_PART - 1);
+		if (rq->shares_owed_ns <= 0) {
+			rq->shares_owed_ns =
+				rq->shares_turn ? MAX(rq->shares_owed_ns, -FLOOD_MOST_NS) : 0;
+			rq->shares_turn = false;
+		}
+	} else if (!(rq->bitmap & BIT(THREAD_PRIO_USER))) {
+		rq->shares_owed_ns = 0;
+		rq->shares_turn = false;
+	}
+}
+
 /*
  * A thread of class @prio has run for @ns: do programs have to wait too long?  A turn that became
  * too long, because the timer was late, makes the next one later.
@@ -104,7 +134,9 @@ void resched_cpu(unsigned int cpu)
 static void count_flood(struct runqueue *rq, unsigned int prio, int64_t ns) __must_hold(&rq->lock)
 {
 	assert_rq_held(rq);
-	if (prio > THREAD_PRIO_USER && (rq->bitmap & BIT(THREAD_PRIO_USER))) {
+	if (prio == THREAD_PRIO_REALTIME) {
+		count_realtime(rq, ns);
+	} else if (prio > THREAD_PRIO_USER && (rq->bitmap & BIT(THREAD_PRIO_USER))) {
 		rq->owed_ns = MIN(rq->owed_ns + ns, FLOOD_MOST_NS);
 		rq->programs_turn |= rq->owed_ns >= FLOOD_NS;
 	} else if (prio == THREAD_PRIO_USER && rq->owed_ns > 0) {
@@ -140,6 +172,8 @@ static void account(struct runqueue *rq, uint64_t now) __must_hold(&rq->lock)
 	fair_charge(q, ns);
 	if (curr->prio > THREAD_PRIO_USER || rq->owed_ns)
 		count_flood(rq, curr->prio, (int64_t)ns);
+	if (unlikely(rq->shares_owed_ns))
+		count_shares(rq, curr->prio, (int64_t)ns);
 }
 
 /*
@@ -155,10 +189,14 @@ static void update_slice(struct runqueue *rq, const struct thread *running, uint
 	if (!running->is_idle && rq->bitmap) {
 		if (rq->bitmap & BIT(prio))
 			ns = MAX(fair_left_ns(&rq->fair[prio]), SLICE_MIN_NS);
-		if (prio > THREAD_PRIO_USER && (rq->bitmap & BIT(THREAD_PRIO_USER)))
+		if (prio > THREAD_PRIO_REALTIME && (rq->bitmap & BIT(THREAD_PRIO_USER)))
 			ns = MIN(ns, (uint64_t)(FLOOD_NS - MIN(rq->owed_ns, FLOOD_NS - 1)));
 		if (rq->programs_turn && prio == THREAD_PRIO_USER)
 			ns = MIN(ns, (uint64_t)(rq->owed_ns / (PROGRAMS_PART - 1) + 1));
+		if (unlikely(prio == THREAD_PRIO_REALTIME) && (rq->bitmap & BIT(THREAD_PRIO_USER)))
+			ns = MIN(ns, (uint64_t)(FLOOD_NS - MIN(rq->shares_owed_ns, FLOOD_NS - 1)));
+		if (unlikely(rq->shares_turn) && prio == THREAD_PRIO_USER)
+			ns = MIN(ns, (uint64_t)(rq->shares_owed_ns / (PROGRAMS_PART - 1) + 1));
 	}
 	timer_slice_set(ns == UINT64_MAX ? UINT64_MAX : now + ns);
 }
@@ -195,6 +233,8 @@ void rq_enqueue(struct runqueue *rq, struct thread *t)
 	/* How old it is depends on how old the others are; and from now on it waits for them. */
 	if (!rq->curr->is_idle)
 		account(rq, time_now_ns());
+	if (unlikely(t->prio == THREAD_PRIO_REALTIME))
+		fixed_wake(&t->fair, time_now_ns());
 	fair_join(&rq->fair[t->prio], &t->fair);
 	queued_locked(rq, t);
 }
@@ -215,12 +255,18 @@ static unsigned int best_queued(const struct runqueue *rq) __must_hold(&rq->lock
 /* The class whose thread runs next, when @mine is that of the one that might go on. */
 static unsigned int choose_class(struct runqueue *rq, unsigned int mine) __must_hold(&rq->lock)
 {
+	unsigned int best;
+
 	if (unlikely(rq->programs_turn) &&
 	    (mine == THREAD_PRIO_USER || (rq->bitmap & BIT(THREAD_PRIO_USER))))
 		return THREAD_PRIO_USER;
 	if (cpu_online_count() > 1)
 		(void)rq_steal(rq, MAX(best_queued(rq), mine));
-	return MAX(best_queued(rq), mine);
+	best = MAX(best_queued(rq), mine);
+	if (unlikely(rq->shares_turn) && best == THREAD_PRIO_REALTIME &&
+	    (mine == THREAD_PRIO_USER || (rq->bitmap & BIT(THREAD_PRIO_USER))))
+		return THREAD_PRIO_USER;
+	return best;
 }
 
 /* @next, of the same class as @prev, takes its place. */
@@ -266,6 +312,13 @@ static struct thread *pick_locked(struct runqueue *rq, struct thread *prev, bool
 	return t;
 }
 
+/* Does the thread that runs go on, although @t is of a higher class? */
+static bool keeps_its_turn(const struct runqueue *rq, const struct thread *t) __must_hold(&rq->lock)
+{
+	return rq->curr->prio == THREAD_PRIO_USER &&
+	       (rq->programs_turn || (rq->shares_turn && t->prio == THREAD_PRIO_REALTIME));
+}
+
 /* @t has just been queued: does it come before the thread that runs? */
 static bool goes_before_curr(const struct runqueue *rq, const struct thread *t)
 	__must_hold(&rq->lock)
@@ -275,9 +328,9 @@ static bool goes_before_curr(const struct runqueue *rq, const struct thread *t)
 	if (curr->is_idle)
 		return true;
 	if (t->prio != curr->prio)
-		return t->prio > curr->prio &&
-		       !(rq->programs_turn && curr->prio == THREAD_PRIO_USER);
-	return t->prio == THREAD_PRIO_USER && fair_preempts(&rq->fair[t->prio], &t->fair);
+		return t->prio > curr->prio && !keeps_its_turn(rq, t);
+	return (t->prio == THREAD_PRIO_USER || t->prio == THREAD_PRIO_REALTIME) &&
+	       fair_preempts(&rq->fair[t->prio], &t->fair);
 }
 
 void rq_check_preempt(struct runqueue *rq, struct thread *t)
@@ -476,29 +529,53 @@ void sched_kick(const struct thread *t)
 	unlock_rq(rq, flags);
 }
 
+/* @t changes its class and its place there, wherever it runs or waits. */
+static void change_class(struct runqueue *rq, struct thread *t, unsigned int prio,
+			 const struct fair_fixed *fixed) __must_hold(&rq->lock)
+{
+	const struct fair_fixed none = { 0 };
+
+	assert_rq_held(rq);
+	if (t->queued == THREAD_QUEUED) {
+		rq_dequeue(rq, t);
+		t->prio = prio;
+		t->fair.fixed = fixed ? *fixed : none;
+		rq_enqueue(rq, t);
+		rq_check_preempt(rq, t);
+		return;
+	}
+	if (rq->curr == t)
+		account(rq, time_now_ns());
+	fair_detach(&rq->fair[t->prio], &t->fair);
+	t->prio = prio;
+	t->fair.fixed = fixed ? *fixed : none;
+	if (rq->curr == t) {
+		fixed_wake(&t->fair, time_now_ns());
+		fair_run(&rq->fair[prio], &t->fair);
+		WRITE_ONCE(rq->curr_prio, prio);
+		rq->resched_asked = true;
+		resched_cpu(t->cpu);
+	}
+}
+
 void thread_set_prio(struct thread *t, enum thread_prio prio)
 {
 	unsigned long flags;
 	struct runqueue *rq = lock_rq_of(t, &flags);
 
 	assert_rq_held(rq);
-	if (t->queued == THREAD_QUEUED) {
-		rq_dequeue(rq, t);
-		t->prio = prio;
-		rq_enqueue(rq, t);
-		rq_check_preempt(rq, t);
-	} else {
-		if (rq->curr == t)
-			account(rq, time_now_ns());
-		fair_detach(&rq->fair[t->prio], &t->fair);
-		t->prio = prio;
-		if (rq->curr == t) {
-			fair_run(&rq->fair[prio], &t->fair);
-			WRITE_ONCE(rq->curr_prio, prio);
-			rq->resched_asked = true;
-			resched_cpu(t->cpu);
-		}
-	}
+	change_class(rq, t, prio, NULL);
+	unlock_rq(rq, flags);
+}
+
+void thread_set_realtime(struct thread *t, const struct fair_fixed *fixed)
+{
+	unsigned long flags;
+	struct runqueue *rq = lock_rq_of(t, &flags);
+
+	assert_rq_held(rq);
+	ASSERT(t->prio == THREAD_PRIO_USER || t->prio == THREAD_PRIO_REALTIME);
+	change_class(rq, t, fixed ? THREAD_PRIO_REALTIME : THREAD_PRIO_USER, fixed);
 	unlock_rq(rq, flags);
 }
 

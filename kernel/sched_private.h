@@ -32,6 +32,8 @@ struct runqueue {
 	bool resched_asked __guarded_by(&lock);   /* curr is to make way, whatever its class */
 	bool programs_turn __guarded_by(&lock);   /* programs go before all other classes */
 	int64_t owed_ns __guarded_by(&lock);      /* others' time, for which programs have waited */
+	bool shares_turn __guarded_by(&lock);     /* programs that share go before real time */
+	int64_t shares_owed_ns __guarded_by(&lock); /* real time's, for which they have waited */
 	struct fair_queue fair[NR_PRIOS] __guarded_by(&lock); /* by class; their curr is ours */
 };
 

@@ -20,6 +20,10 @@
  * Invariants:	the sum of weight * (mean - age) over a queue is 0, so some thread is always
  *		eligible.  No operation but fair_charge() changes the age of a thread while it is
  *		runnable, except fair_yield(), which makes its caller older.
+ *		Fixed order: a queue of real-time threads has no shares.  They are all of one age,
+ *		and a deadline is a place in a fixed order (fixed.c): SCHED_DEADLINE by absolute
+ *		deadlines, then SCHED_FIFO and SCHED_RR by priority and time of coming.  A queue has
+ *		threads of one of the two kinds only.
  * Limits:	weights from 3 to 88761, and so many threads that weight * age differences fit 63
  *		bits: 32,768 of the greatest weight, one virtual second apart.
  */
@@ -31,17 +35,37 @@
 #define FAIR_WEIGHT_MEAN 1024u /* of nice 0, and of kernel threads */
 #define FAIR_WEIGHT_IDLE 3u    /* of SCHED_IDLE, as in Linux */
 
+enum fair_order {
+	FAIR_SHARES,   /* by weight */
+	FAIR_FIFO,     /* until it sleeps or yields */
+	FAIR_RR,       /* the same, but with turns among those of its priority */
+	FAIR_DEADLINE, /* for a runtime in each period, which ends with a deadline */
+};
+
+#define FAIR_PRIO_MAX 99u
+
+/* The place of a real-time thread. */
+struct fair_fixed {
+	uint8_t order; /* enum fair_order */
+	uint8_t prio;  /* FIFO, RR: 1 to FAIR_PRIO_MAX, the greatest goes first */
+	/* DEADLINE: below 2^62; runtime_ns <= deadline_ns <= period_ns, none of them 0. */
+	uint64_t runtime_ns, deadline_ns, period_ns;
+	uint64_t left_ns;  /* RR: of its turn; DEADLINE: of its runtime */
+	uint64_t until_ns; /* DEADLINE: the absolute deadline */
+};
+
 struct fair_entity {
-	struct rb_node node;  /* by deadline, while it waits in a queue */
-	int64_t age;          /* virtual ns; its lag instead while it is detached */
-	int64_t deadline;     /* virtual ns */
-	int64_t youngest;     /* the smallest age in its subtree */
-	uint64_t request_ns;  /* what it asks for at a time */
-	uint64_t burst_ns;    /* what it has used since it joined */
-	uint32_t weight;      /* its share, in proportion to others' */
-	uint32_t rest;        /* of the last division by weight */
-	bool is_detached;     /* belongs to no queue's time: new, or on its way between two */
-	bool yields_to_woken; /* others; itself it never runs before its turn (SCHED_BATCH) */
+	struct rb_node node;     /* by deadline, while it waits in a queue */
+	int64_t age;             /* virtual ns; its lag instead while it is detached */
+	int64_t deadline;        /* virtual ns */
+	int64_t youngest;        /* the smallest age in its subtree */
+	uint64_t request_ns;     /* what it asks for at a time */
+	uint64_t burst_ns;       /* what it has used since it joined */
+	uint32_t weight;         /* its share, in proportion to others' */
+	uint32_t rest;           /* of the last division by weight */
+	bool is_detached;        /* belongs to no queue's time: new, or on its way between two */
+	bool yields_to_woken;    /* others; itself it never runs before its turn (SCHED_BATCH) */
+	struct fair_fixed fixed; /* changes while it is detached */
 };
 
 struct fair_queue {
@@ -54,6 +78,7 @@ struct fair_queue {
 	uint32_t nr;                /* in the tree */
 	uint64_t slice_ns;          /* the longest request */
 	bool is_due;                /* curr has used up a request since it was chosen */
+	uint64_t nr_came;           /* fixed order: threads that have come to the end of theirs */
 };
 
 /* Weight of nice value @nice, -20 to 19: each step is a factor of about 1.25, as in Linux. */
@@ -101,3 +126,25 @@ void fair_set_weight(struct fair_queue *q, struct fair_entity *e, uint32_t weigh
 /* Those that wait, in order of their deadlines; NULL at the end. */
 struct fair_entity *fair_first(const struct fair_queue *q);
 struct fair_entity *fair_next(const struct fair_entity *e);
+
+/* --- fixed.c: the fixed order ----------------------------------------------------------------- */
+
+#define FAIR_RR_NS 100000000ull /* a turn, as on Linux */
+
+static inline bool fair_is_fixed(const struct fair_entity *e)
+{
+	return e->fixed.order != FAIR_SHARES;
+}
+
+/*
+ * @e is about to join, or to run: a deadline that has passed, or that would let it have more than
+ * its part of the CPU, is replaced by one from @now_ns on.
+ */
+void fixed_wake(struct fair_entity *e, uint64_t now_ns);
+/* For fair.c. @e joins behind all of its priority. */
+void fixed_join(struct fair_queue *q, struct fair_entity *e);
+void fixed_charge(struct fair_queue *q, struct fair_entity *e, uint64_t ns);
+/* It lets others of its priority, or of a deadline before its next one, go first. */
+void fixed_yield(struct fair_queue *q, struct fair_entity *e);
+/* ns until its turn or runtime is over; UINT64_MAX: it has no such end. */
+uint64_t fixed_left_ns(const struct fair_entity *e);

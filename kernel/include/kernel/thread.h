@@ -28,11 +28,12 @@ struct pgtable;
 struct pt_regs;
 
 enum thread_prio {
-	THREAD_PRIO_IDLE,   /* the idle thread of a CPU */
-	THREAD_PRIO_LOW,    /* background: reclaim, zeroing */
-	THREAD_PRIO_USER,   /* threads that run user code */
-	THREAD_PRIO_NORMAL, /* kernel threads */
-	THREAD_PRIO_HIGH,   /* latency-sensitive: network poll */
+	THREAD_PRIO_IDLE,     /* the idle thread of a CPU */
+	THREAD_PRIO_LOW,      /* background: reclaim, zeroing */
+	THREAD_PRIO_USER,     /* threads that run user code */
+	THREAD_PRIO_REALTIME, /* the same, with a real-time policy */
+	THREAD_PRIO_NORMAL,   /* kernel threads */
+	THREAD_PRIO_HIGH,     /* latency-sensitive: network poll */
 	NR_PRIOS,
 };
 
@@ -153,6 +154,11 @@ uint64_t thread_slice_ns(void);
  * waits for its turn, whatever it is owed.
  */
 void thread_set_weight(struct thread *t, uint32_t weight, bool batch);
+/*
+ * @t, a thread of a program, gets a place in the fixed order of real-time threads, before all that
+ * share; NULL: it shares again.  It runs at once if it comes first.
+ */
+void thread_set_realtime(struct thread *t, const struct fair_fixed *fixed);
 /* The current thread's, for one that it creates. */
 void thread_inherit_weight(struct thread *t);
 /*
