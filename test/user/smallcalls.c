@@ -287,6 +287,81 @@ static void not_running(void)
 	call("more groups than there are", setgroups(65537, (gid_t *)-1));
 }
 
+/* --- nice values of threads ------------------------------------------------------------------ */
+
+static int base_nice;
+
+static int nice_of(id_t id)
+{
+	return getpriority(PRIO_PROCESS, id) - base_nice;
+}
+
+/* As the file of the thread says. */
+static int nice_in_proc(pid_t tid)
+{
+	char path[64], text[512], *at;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	fd = open(path, O_RDONLY);
+	n = read(fd, text, sizeof(text) - 1);
+	CHECK(n > 0);
+	close(fd);
+	text[n] = '\0';
+	at = strrchr(text, ')');
+	CHECK(at);
+	for (int field = 2; field < 19; field++)
+		at = strchr(at + 1, ' ');
+	return atoi(at) - base_nice;
+}
+
+static void *inner_thread(void *arg)
+{
+	(void)arg;
+	printf("made by it: %d\n", nice_of(0));
+	return NULL;
+}
+
+static void *nicer_thread(void *arg)
+{
+	const pid_t tid = (pid_t)syscall(SYS_gettid);
+	pthread_t inner;
+	int status;
+	pid_t pid;
+
+	(void)arg;
+	printf("a new thread: %d\n", nice_of(0));
+	CHECK(setpriority(PRIO_PROCESS, 0, base_nice + 4) == 0);
+	printf("then %d, the first %d\n", nice_of(0), nice_of((id_t)getpid()));
+	printf("by number %d, in proc %d, of the first %d\n", nice_of((id_t)tid), nice_in_proc(tid),
+	       nice_in_proc(getpid()));
+	CHECK(pthread_create(&inner, NULL, inner_thread, NULL) == 0);
+	CHECK(pthread_join(inner, NULL) == 0);
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		printf("its child: %d %d\n", nice_of(0), nice_in_proc(getpid()));
+		fflush(stdout);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(setpriority(PRIO_PROCESS, (id_t)getpid(), base_nice + 2) == 0);
+	printf("the first one changed: %d %d\n", nice_of((id_t)getpid()), nice_of(0));
+	return NULL;
+}
+
+static void nice_values(void)
+{
+	pthread_t thread;
+
+	base_nice = getpriority(PRIO_PROCESS, 0);
+	CHECK(pthread_create(&thread, NULL, nicer_thread, NULL) == 0);
+	CHECK(pthread_join(thread, NULL) == 0);
+	printf("at last: %d\n", nice_of(0));
+}
+
 /* Settings that prctl keeps. */
 static void kept(void)
 {
@@ -603,5 +678,6 @@ int main(int argc, char **argv)
 	exec_dumpable();
 	personas();
 	resources();
+	nice_values();
 	return 0;
 }

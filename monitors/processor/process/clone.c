@@ -223,7 +223,6 @@ static struct process *copy_process(struct process *from, uint64_t flags)
 	mutex_lock(&from->lock);
 	memcpy(p->rlimits, from->rlimits, sizeof(p->rlimits));
 	memcpy(p->comm, from->comm, sizeof(p->comm));
-	p->nice = READ_ONCE(from->nice);
 	p->oom_adj = READ_ONCE(from->oom_adj);
 	p->oom_adj_min = READ_ONCE(from->oom_adj_min);
 	p->personality = READ_ONCE(from->personality);
@@ -287,6 +286,7 @@ static void link_process_locked(struct process *p, struct task *t, struct task *
 	lock_not_needed(&p->sig_lock, "no list has the process yet");
 	p->cred = cred_get(t->cred);
 	p->uid = t->cred->uid;
+	p->nice = t->nice;
 	list_add_tail(&p->all_link, &v->processes);
 	v->nr_processes++;
 	p->program->nr_members++;
@@ -515,6 +515,9 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 		return -EPERM;
 	if ((spec->flags & CLONE_SETTLS) && !user_range_ok(spec->tls, 1))
 		return -EPERM;
+	/* Its reservation of CPU time is its own: it cannot be handed on. */
+	if (READ_ONCE(task_current()->policy) == SCHED_DEADLINE)
+		return -EAGAIN;
 	if (signal_pending())
 		return -ERESTARTNOINTR;
 	start = build(spec, regs);

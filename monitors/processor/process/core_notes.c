@@ -163,7 +163,7 @@ static void add_psinfo(struct core_buf *b, struct process *p)
 	if (!s)
 		return;
 	s->sname = 'R';
-	s->nice = (char)READ_ONCE(p->nice);
+	s->nice = (char)READ_ONCE(task_current()->nice);
 	s->flag = p->execed ? 0 : FLAGS_FORKNOEXEC;
 	s->uid = c->uid;
 	s->gid = c->gid;

@@ -525,6 +525,7 @@ static struct aspace *take_over(struct task *t, struct exec_image *img)
 		t->pid_entry = p->pid_entry;
 		t->pid_entry->task = t;
 		t->tid = p->pid;
+		WRITE_ONCE(p->nice, t->nice);
 	}
 	trace_exec_locked(t, old_tid, &gone);
 	p->usage_dead.max_rss = MAX(p->usage_dead.max_rss, space_rss(old));

@@ -402,6 +402,8 @@ static bool leave_process(struct task *t, uint32_t wait_status)
 	}
 	spin_lock(&p->sig_lock);
 	list_del(&t->link);
+	assert_spin_held(&t->process->sig_lock); /* it is @p's */
+	realtime_leave_locked(t);
 	last = --p->nr_tasks == 0;
 	signal_task_left_locked(t);
 	seccomp_task_left_locked(t);

@@ -33,12 +33,14 @@ static bool concerns(const struct ioprio_call *c, const struct process *p)
 static uint16_t effective(const struct task *t)
 {
 	const uint16_t value = READ_ONCE(t->ioprio);
-	const uint32_t policy = READ_ONCE(t->policy) & ~(uint32_t)SCHED_RESET_ON_FORK;
-	const int nice = READ_ONCE(t->process->nice);
+	const uint32_t policy = policy_of(t);
+	const int nice = READ_ONCE(t->nice);
 
 	if (IOPRIO_CLASS_OF(value) != IOPRIO_CLASS_NONE)
 		return value;
-	return IOPRIO_VALUE(policy == SCHED_IDLE ? IOPRIO_CLASS_IDLE : IOPRIO_CLASS_BE,
+	return IOPRIO_VALUE(policy == SCHED_IDLE  ? IOPRIO_CLASS_IDLE
+			    : realtime_is(policy) ? IOPRIO_CLASS_RT
+						  : IOPRIO_CLASS_BE,
 			    (nice + 20) / 5);
 }
 

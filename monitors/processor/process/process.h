@@ -21,6 +21,7 @@
 
 #include <abi/resource.h>
 #include <arch/trap.h>
+#include <kernel/fair.h>
 #include <kernel/mutex.h>
 #include <kernel/spinlock.h>
 #include <kernel/thread.h>
@@ -146,7 +147,7 @@ struct process {
 	struct linux_rlimit rlimits[RLIM_NLIMITS] __guarded_by(&lock);
 	char *exe_path __guarded_by(&lock);      /* canonical, for /proc/self/exe */
 	char comm[COMM_LEN] __guarded_by(&lock); /* of the first task */
-	int nice;                                /* vnode.lock; others read it without */
+	int nice;              /* vnode.lock; others read it without: of its first task, nice.c */
 	int oom_adj;           /* vnode.lock; others read it without: see oom_score.h */
 	int oom_adj_min;       /* vnode.lock: below it, only with CAP_SYS_RESOURCE */
 	uint64_t oom_since_ns; /* atomic: when it was chosen to end for its frames; 0: it was not */
@@ -191,7 +192,10 @@ struct task {
 	uint64_t robust_list;   /* own; user address of its head, or 0 */
 	struct sem_undos *sem_undos;         /* own: <processor/ipc/sysv.h>; NULL: none */
 	uint64_t faults;                     /* own */
+	int nice;                            /* vnode.lock; others read it without */
 	uint32_t policy;                     /* atomic: as sched_getscheduler() tells it */
+	struct fair_fixed fixed;             /* process.sig_lock: of a real-time policy, else 0 */
+	uint64_t admitted;                   /* process.sig_lock: see realtime.c */
 	uint16_t ioprio;                     /* atomic: ioprio.c */
 	uint64_t slack_ns, slack_default_ns; /* own: prctl(PR_SET_TIMERSLACK) */
 	struct strace_call *strace;          /* own: the call that is being logged */

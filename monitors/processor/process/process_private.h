@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <abi/sched.h>
 #include <processor/vfs/path.h>
 
 #include "process.h"
@@ -181,23 +182,48 @@ struct exec_interp {
 int exec_interp_find(const struct path *at, struct fs_state *fs, const struct fs_cred *cred,
 		     struct exec_interp *in) __must_check;
 
-/* --- limits.c, again ----------------------------------------------------------------------- */
+/* --- nice.c --------------------------------------------------------------------------------- */
 
 /*
- * May the caller give @p nice value @nice, from NICE_MIN to NICE_MAX? -EPERM, or -EACCES as
+ * May the caller give @t nice value @nice, from NICE_MIN to NICE_MAX? -EPERM, or -EACCES as
  * RLIMIT_NICE forbids it.
  */
-int nice_may_change(struct process *p, int nice) __must_check;
-int nice_change(struct process *p, int nice) __must_check;
+int nice_may_change(const struct task *t, int nice) __must_check;
+int nice_change(struct task *t, int nice) __must_check;
 
 /* --- sched_calls.c ------------------------------------------------------------------------- */
 
-/* New task @t inherits from its maker, the current one: CPUs, policy, weight. */
+/* New task @t inherits from its maker, the current one: CPUs, policy, nice value, weight. */
 void sched_inherit(struct task *t);
-/*
- * Task @id, 0 being the caller, gets a policy (negative: the one it has), and its process a nice
- * value unless that is NULL. -ESRCH, -EINVAL, -EPERM, -EACCES.
- */
-int sched_change(int id, int policy, uint32_t prio, const int *nice) __must_check;
+struct sched_want {
+	int policy;              /* negative: the one that it has */
+	bool keep_params;        /* those that it has, too */
+	const int *nice;         /* NULL: the one that it has */
+	uint32_t prio;           /* of SCHED_FIFO and SCHED_RR */
+	struct fair_fixed fixed; /* of SCHED_DEADLINE: the three times */
+};
+
+/* Task @id, 0 being the caller. -ESRCH, -EINVAL, -EPERM, -EACCES, -EBUSY. */
+int sched_change(int id, const struct sched_want *want) __must_check;
 /* Give the thread of @t, which is one of its process's tasks, the weight of its nice value. */
 void task_reweigh_locked(struct task *t) __must_hold(&t->process->sig_lock);
+
+/* --- realtime.c ------------------------------------------------------------------------------ */
+
+static inline uint32_t policy_of(const struct task *t)
+{
+	return READ_ONCE(t->policy) & ~(uint32_t)SCHED_RESET_ON_FORK;
+}
+
+/* One of SCHED_FIFO, SCHED_RR, SCHED_DEADLINE. */
+bool realtime_is(uint32_t policy);
+/* Complete @w->fixed for @policy; false: the priority or the times are wrong. */
+bool realtime_complete(uint32_t policy, struct sched_want *w) __must_check;
+/* May the caller give @t, of a process of its own user, @policy? -EPERM. */
+int realtime_may_locked(const struct task *t, uint32_t policy, const struct fair_fixed *f)
+	__must_hold(&t->process->sig_lock) __must_check;
+/* @t is to have @policy: -EBUSY there is no CPU time left to reserve. */
+int realtime_admit_locked(struct task *t, uint32_t policy, const struct fair_fixed *f)
+	__must_hold(&t->process->sig_lock) __must_check;
+/* It ends. */
+void realtime_leave_locked(struct task *t) __must_hold(&t->process->sig_lock);

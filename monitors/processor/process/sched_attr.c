@@ -2,9 +2,8 @@
 /*
  * sched_setattr(), sched_getattr(): policy, nice value and flags in one structure.
  *
- * Limits:	as of sched_setscheduler() and setpriority(): a nice value is the whole process's;
- *		real-time policies and those with deadlines are refused (EPERM). There are no
- *		limits of utilisation: EOPNOTSUPP, as on a Linux without them.
+ * Limits:	as of realtime.c. There are no limits of utilisation: EOPNOTSUPP, as on a Linux
+ *		without them.
  */
 #include "process_private.h"
 
@@ -47,24 +46,31 @@ static int change(int pid, const struct linux_sched_attr *a)
 {
 	const uint64_t clamps = SCHED_FLAG_UTIL_CLAMP_MIN | SCHED_FLAG_UTIL_CLAMP_MAX;
 	const int nice = MAX(NICE_MIN, MIN(a->nice, NICE_MAX));
-	int policy = (int)a->policy;
-	bool fair;
+	struct sched_want want = {
+		.policy = (int)a->policy,
+		.keep_params = a->flags & SCHED_FLAG_KEEP_PARAMS,
+		.prio = a->priority,
+		.fixed = { .runtime_ns = a->runtime,
+			   .deadline_ns = a->deadline,
+			   .period_ns = a->period },
+	};
 
-	if (policy < 0 || ((a->flags & clamps) && a->size < SCHED_ATTR_SIZE_VER1))
+	if (want.policy < 0 || ((a->flags & clamps) && a->size < SCHED_ATTR_SIZE_VER1))
 		return -EINVAL;
 	if (a->flags & ~(uint64_t)SCHED_FLAG_ALL)
 		return -EINVAL;
 	if (a->flags & clamps)
 		return -EOPNOTSUPP;
-	if (policy == SCHED_DEADLINE)
-		return -EPERM;
-	fair = policy == SCHED_OTHER || policy == SCHED_BATCH;
+	if (want.policy == SCHED_DEADLINE &&
+	    (a->flags & (SCHED_FLAG_RECLAIM | SCHED_FLAG_DL_OVERRUN)))
+		return -EINVAL;
+	if ((want.policy == SCHED_OTHER || want.policy == SCHED_BATCH) && !want.keep_params)
+		want.nice = &nice;
 	if (a->flags & SCHED_FLAG_RESET_ON_FORK)
-		policy |= SCHED_RESET_ON_FORK;
+		want.policy |= SCHED_RESET_ON_FORK;
 	if (a->flags & (SCHED_FLAG_KEEP_POLICY | SCHED_FLAG_KEEP_PARAMS))
-		policy = -1;
-	return sched_change(pid, policy, a->priority,
-			    fair && !(a->flags & SCHED_FLAG_KEEP_PARAMS) ? &nice : NULL);
+		want.policy = -1;
+	return sched_change(pid, &want);
 }
 
 /* sched_setattr(pid, attr, flags) */
@@ -100,8 +106,14 @@ long sys_sched_getattr(const struct syscall_args *args)
 	policy = READ_ONCE(t->policy);
 	a.policy = policy & ~(uint32_t)SCHED_RESET_ON_FORK;
 	a.flags = (policy & SCHED_RESET_ON_FORK) ? SCHED_FLAG_RESET_ON_FORK : 0;
-	if (a.policy != SCHED_IDLE)
-		a.nice = READ_ONCE(t->process->nice);
+	if (a.policy == SCHED_OTHER || a.policy == SCHED_BATCH)
+		a.nice = READ_ONCE(t->nice);
+	spin_lock(&t->process->sig_lock);
+	a.priority = t->fixed.prio;
+	a.runtime = t->fixed.runtime_ns;
+	a.deadline = t->fixed.deadline_ns;
+	a.period = t->fixed.period_ns;
+	spin_unlock(&t->process->sig_lock);
 	if (args->a[0])
 		task_put(t);
 	return copy_to_user((void __user *)args->a[1], &a, a.size) ? -EFAULT : 0;

@@ -4,8 +4,8 @@
  *
  * Flow:	a task has a mask of CPUs, which fork and exec keep; the scheduler obeys it when it
  *		wakes, moves and balances. CPUs that are not there are dropped from it.
- * Limits:	the scheduler knows one class for programs, where nice values and SCHED_IDLE are
- *		weights; real-time policies are refused (EPERM).
+ *		Nice values and SCHED_IDLE are weights in the class of all programs; real-time
+ *		policies are a class of their own: realtime.c.
  */
 #include "process_private.h"
 
@@ -19,9 +19,21 @@
 
 #include "timespec.h"
 
+/* The thread of @t stays: process.sig_lock is held, or only the caller knows the task. */
+static void reweigh(struct task *t)
+{
+	const uint32_t policy = policy_of(t);
+
+	thread_set_weight(t->thread,
+			  policy == SCHED_IDLE ? FAIR_WEIGHT_IDLE
+					       : fair_nice_weight(READ_ONCE(t->nice)),
+			  policy != SCHED_OTHER);
+}
+
 void sched_inherit(struct task *t)
 {
 	const uint32_t policy = task_current()->policy;
+	const int nice = READ_ONCE(task_current()->nice);
 	struct cpu_mask mask;
 
 	thread_affinity(thread_current(), &mask);
@@ -29,7 +41,20 @@ void sched_inherit(struct task *t)
 	if (thread_set_affinity(t->thread, &mask))
 		cpu_mask_fill(&mask);
 	thread_inherit_weight(t->thread);
-	t->policy = policy & ~(uint32_t)SCHED_RESET_ON_FORK; /* which is about real time */
+	t->policy = policy & ~(uint32_t)SCHED_RESET_ON_FORK;
+	t->nice = nice;
+	if (policy & SCHED_RESET_ON_FORK) {
+		t->nice = MAX(nice, 0);
+		t->policy = realtime_is(t->policy) ? SCHED_OTHER : t->policy;
+	}
+	if (realtime_is(t->policy)) {
+		spin_lock(&task_current()->process->sig_lock);
+		t->fixed = task_current()->fixed;
+		spin_unlock(&task_current()->process->sig_lock);
+		thread_set_realtime(t->thread, &t->fixed);
+	} else if (t->nice != nice || realtime_is(policy_of(task_current()))) {
+		reweigh(t);
+	}
 	t->slack_ns = t->slack_default_ns = task_current()->slack_ns;
 	t->ioprio = READ_ONCE(task_current()->ioprio);
 }
@@ -170,24 +195,29 @@ long sys_sched_getparam(const struct syscall_args *args)
 {
 	struct task *t;
 	const int err = args->a[1] ? task_of((int)args->a[0], &t) : -EINVAL;
+	uint32_t prio = 0;
 
 	if (err && (err != -ESRCH || !runs_no_more((int)args->a[0])))
 		return err;
-	if (!err)
+	if (!err) {
+		prio = READ_ONCE(t->fixed.prio);
 		task_put(t);
-	return put_user_u32(0, (void __user *)args->a[1]);
+	}
+	return put_user_u32(prio, (void __user *)args->a[1]);
 }
 
-static int check_policy(uint32_t policy, uint32_t prio)
+/* The policy and what belongs to it; *@w is complete then. */
+static int check_policy(uint32_t policy, struct sched_want *w)
 {
-	switch (policy & ~(uint32_t)SCHED_RESET_ON_FORK) {
+	policy &= ~(uint32_t)SCHED_RESET_ON_FORK;
+	switch (policy) {
 	case SCHED_OTHER:
 	case SCHED_BATCH:
 	case SCHED_IDLE:
-		return prio ? -EINVAL : 0;
 	case SCHED_FIFO:
 	case SCHED_RR:
-		return prio < 1 || prio > 99 ? -EINVAL : -EPERM;
+	case SCHED_DEADLINE:
+		return realtime_complete(policy, w) ? 0 : -EINVAL;
 	default:
 		return -EINVAL;
 	}
@@ -195,43 +225,82 @@ static int check_policy(uint32_t policy, uint32_t prio)
 
 void task_reweigh_locked(struct task *t)
 {
-	const uint32_t policy = READ_ONCE(t->policy) & ~(uint32_t)SCHED_RESET_ON_FORK;
-
 	assert_spin_held(&t->process->sig_lock);
-	thread_set_weight(t->thread,
-			  policy == SCHED_IDLE ? FAIR_WEIGHT_IDLE
-					       : fair_nice_weight(READ_ONCE(t->process->nice)),
-			  policy != SCHED_OTHER);
+	reweigh(t);
 }
 
-int sched_change(int id, int policy, uint32_t prio, const int *nice)
+/* The thread of @t follows its policy, unless it has ended. */
+static void apply_locked(struct task *t, bool was_realtime)
 {
+	assert_spin_held(&t->process->sig_lock);
+	if (list_empty(&t->link))
+		return;
+	if (realtime_is(policy_of(t))) {
+		thread_set_realtime(t->thread, &t->fixed);
+		return;
+	}
+	if (was_realtime)
+		thread_set_realtime(t->thread, NULL);
+	task_reweigh_locked(t);
+}
+
+static int change_locked(struct task *t, uint32_t policy, struct sched_want *w)
+	__must_hold(&t->process->sig_lock)
+{
+	const uint32_t plain = policy & ~(uint32_t)SCHED_RESET_ON_FORK;
+	const bool was_realtime = realtime_is(policy_of(t));
+	int err;
+
+	assert_spin_held(&t->process->sig_lock);
+	if (!may_schedule_locked(t))
+		return -EPERM;
+	if (w->keep_params) {
+		w->prio = t->fixed.prio;
+		w->fixed = t->fixed;
+	}
+	err = check_policy(policy, w);
+	if (!err)
+		err = realtime_may_locked(t, plain, &w->fixed);
+	/* As Linux: without the right to real time the flag stays. */
+	if (!err && (t->policy & SCHED_RESET_ON_FORK) && !(policy & SCHED_RESET_ON_FORK) &&
+	    !capable(CAP_SYS_NICE))
+		err = -EPERM;
+	if (!err)
+		err = realtime_admit_locked(t, plain, &w->fixed);
+	if (err)
+		return err;
+	WRITE_ONCE(t->policy, policy);
+	t->fixed = w->fixed;
+	apply_locked(t, was_realtime);
+	return 0;
+}
+
+int sched_change(int id, const struct sched_want *want)
+{
+	struct sched_want w = *want;
+	uint32_t policy = w.policy < 0 ? SCHED_OTHER : (uint32_t)w.policy;
 	struct task *t;
 	int err = task_of(id, &t);
 
 	if (err == -ESRCH && runs_no_more(id)) {
-		err = check_policy(policy < 0 ? SCHED_OTHER : (uint32_t)policy, prio);
+		err = check_policy(policy, &w);
 		/* Nothing is left of a zombie to run; the kernel is no program's to change. */
 		return err ? err : id == (int)INIT_PID ? -EPERM : 0;
 	}
 	if (err)
 		return err;
-	if (policy < 0)
-		policy = (int)READ_ONCE(t->policy);
-	err = check_policy((uint32_t)policy, prio);
-	if (!err && nice)
-		err = nice_may_change(t->process, *nice);
+	if (w.policy < 0)
+		policy = READ_ONCE(t->policy);
+	/* Wrong values come before rights. */
+	err = w.keep_params ? 0 : check_policy(policy, &w);
+	if (!err && w.nice)
+		err = nice_may_change(t, *w.nice);
 	spin_lock(&t->process->sig_lock);
-	if (!err && !may_schedule_locked(t))
-		err = -EPERM;
-	if (!err) {
-		WRITE_ONCE(t->policy, (uint32_t)policy);
-		if (!list_empty(&t->link))
-			task_reweigh_locked(t);
-	}
+	if (!err)
+		err = change_locked(t, policy, &w);
 	spin_unlock(&t->process->sig_lock);
-	if (!err && nice)
-		err = nice_change(t->process, *nice);
+	if (!err && w.nice)
+		err = nice_change(t, *w.nice);
 	task_put(t);
 	return err;
 }
@@ -239,13 +308,13 @@ int sched_change(int id, int policy, uint32_t prio, const int *nice)
 /* @policy negative: as it is. */
 static long set_policy(int id, int policy, uint64_t uparam)
 {
-	uint32_t prio;
+	struct sched_want want = { .policy = policy };
 
 	if (!uparam || id < 0)
 		return -EINVAL;
-	if (get_user_u32(&prio, (const void __user *)uparam))
+	if (get_user_u32(&want.prio, (const void __user *)uparam))
 		return -EFAULT;
-	return sched_change(id, policy, prio, NULL);
+	return sched_change(id, &want);
 }
 
 /* sched_setscheduler(pid, policy, param) */
@@ -295,11 +364,15 @@ long sys_sched_rr_get_interval(const struct syscall_args *args)
 {
 	struct task *t;
 	const int err = task_of((int)args->a[0], &t);
+	uint32_t policy;
 
 	if (err)
 		return err;
+	policy = policy_of(t);
 	task_put(t);
-	return user_timespec_put(args->a[1], thread_slice_ns());
+	return user_timespec_put(args->a[1], policy == SCHED_RR    ? FAIR_RR_NS
+					     : realtime_is(policy) ? 0
+								   : thread_slice_ns());
 }
 
 /* --- memory barriers -------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
  * Fields that mean nothing here are 0 as on Linux: kernel stack, wait channel, page faults that
  * went to a disk.
  */
+#include <abi/sched.h>
 #include <kernel/panic.h>
 #include <kernel/time.h>
 #include <lib/bitmap.h>
@@ -24,6 +25,7 @@ struct facts {
 	char comm[COMM_LEN];
 	uint32_t nr_threads;
 	int nice, exit_signal;
+	uint32_t policy, rt_prio;
 	uint32_t cpu;
 	struct cpu_mask allowed;
 	uint64_t user_ns, system_ns, child_user_ns, child_system_ns, start_ns;
@@ -73,6 +75,8 @@ static void describe_task_locked(const struct task *t, struct facts *f)
 {
 	assert_spin_held(&t->process->sig_lock);
 	f->state = state_of_thread(t);
+	f->policy = READ_ONCE(t->policy) & ~(uint32_t)SCHED_RESET_ON_FORK;
+	f->rt_prio = t->fixed.prio;
 	f->cpu = READ_ONCE(t->thread->cpu);
 	thread_affinity(t->thread, &f->allowed);
 	f->pending = t->sig.pending.set;
@@ -130,7 +134,7 @@ static int read_facts(const struct pseudo_subject *s, struct facts *f)
 	f->start_ns = p->start_ns;
 	mutex_lock(&p->lock);
 	strlcpy(f->comm, ref.task ? ref.task->comm : p->comm, sizeof(f->comm));
-	f->nice = READ_ONCE(p->nice);
+	f->nice = ref.task ? READ_ONCE(ref.task->nice) : READ_ONCE(p->nice);
 	mutex_unlock(&p->lock);
 	spin_lock(&p->vnode->lock);
 	f->pgid = p->pgid;
@@ -181,6 +185,14 @@ static uint64_t rss_limit(const struct pseudo_subject *s)
 	return cur;
 }
 
+/* As Linux counts: real time is below 0. */
+static int priority_of(const struct facts *f)
+{
+	if (f->policy == SCHED_DEADLINE)
+		return -101;
+	return f->rt_prio ? -1 - (int)f->rt_prio : 20 + f->nice;
+}
+
 /* From here on each word is a field of proc(5), in its order. */
 static void put_stat(struct text *t, const struct pseudo_subject *s, const struct facts *f,
 		     struct aspace *as)
@@ -198,7 +210,7 @@ static void put_stat(struct text *t, const struct pseudo_subject *s, const struc
 		    (unsigned long long)f->child_faults);
 	text_printf(t, "%llu %llu %llu %llu ", ticks(f->user_ns), ticks(f->system_ns),
 		    ticks(f->child_user_ns), ticks(f->child_system_ns));
-	text_printf(t, "%d %d %u 0 %llu ", 20 + f->nice, f->nice, f->nr_threads,
+	text_printf(t, "%d %d %u 0 %llu ", priority_of(f), f->nice, f->nr_threads,
 		    ticks(f->start_ns));
 	text_printf(t, "%llu %llu %llu ", (unsigned long long)z.total << PAGE_SHIFT,
 		    (unsigned long long)z.rss, (unsigned long long)rss_limit(s));
@@ -209,7 +221,7 @@ static void put_stat(struct text *t, const struct pseudo_subject *s, const struc
 		    (unsigned long long)(f->blocked & 0x7fffffff),
 		    (unsigned long long)(f->ignored & 0x7fffffff),
 		    (unsigned long long)(f->caught & 0x7fffffff));
-	text_printf(t, "%d %u 0 0 0 0 0 ", f->exit_signal, f->cpu);
+	text_printf(t, "%d %u %u %u 0 0 0 ", f->exit_signal, f->cpu, f->rt_prio, f->policy);
 	if (as)
 		text_printf(t, "%llu %llu %llu %llu %llu %llu %llu ",
 			    (unsigned long long)as->data_start, (unsigned long long)as->data_end,
