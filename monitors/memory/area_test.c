@@ -179,11 +179,42 @@ static void places(struct ktest *t)
 	clear(&set);
 }
 
+/* A stack has room below it, and is not joined to memory that does not grow. */
+static void places_below_what_grows(struct ktest *t)
+{
+	const uint64_t low = TOP - 4 * PG, top = low - PM_STACK_GUARD;
+	struct pm_vma grows = anon(low, TOP, RW);
+	struct area_set set;
+
+	grows.flags |= PM_VMA_GROWS;
+	area_set_init(&set);
+	insert(t, &set, grows);
+	EXPECT_EQ(t, place_find(&set, TOP, 0, PG, false), top - PG);
+	EXPECT_EQ(t, place_find(&set, TOP - 2 * PG, 0, PG, false), top - PG);
+	EXPECT_EQ(t, place_find(&set, top - PG, 0, PG, false), top - 2 * PG);
+	/* A hint inside the room is not taken. */
+	EXPECT_EQ(t, place_find(&set, TOP, low - PG, PG, false), top - PG);
+	EXPECT_EQ(t, place_find(&set, TOP, top - PG, 2 * PG, false), top - 2 * PG);
+	EXPECT_EQ(t, place_find(&set, TOP, top - 9 * PG, 9 * PG, false), top - 9 * PG);
+	/* Memory that is there already stays, and there is no place between the two. */
+	insert(t, &set, anon(low - 9 * PG, low, RW));
+	EXPECT_EQ(t, place_find(&set, TOP, 0, PG, false), low - 10 * PG);
+	EXPECT_EQ(t, set.count, 2);
+	clear(&set);
+	/* One at the bottom of everything. */
+	grows = anon(HOME_MMAP_MIN, HOME_MMAP_MIN + PG, RW);
+	grows.flags |= PM_VMA_GROWS;
+	insert(t, &set, grows);
+	EXPECT_EQ(t, place_find(&set, HOME_MMAP_MIN + PG, 0, PG, false), PM_USER_TOP - PG);
+	clear(&set);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(neighbours_join_and_part),
 	KTEST(file_offsets_follow_cuts),
 	KTEST(charges),
 	KTEST(places),
+	KTEST(places_below_what_grows),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.area", .cases = cases };

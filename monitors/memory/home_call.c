@@ -67,6 +67,8 @@ static void mmap_vma(struct memory *m, const struct pm_mmap_req *req, uint64_t a
 		v->flags |= PM_VMA_SHARED;
 	if (req->flags & PM_MAP_READ_ONLY)
 		v->flags |= PM_VMA_READ_ONLY;
+	if (req->flags & PM_MAP_GROWS)
+		v->flags |= PM_VMA_GROWS;
 	/* As Linux: the strict mode reserves all the same. */
 	if ((req->flags & PM_MAP_NORESERVE) && pool_commit_mode(&m->pool) != PM_COMMIT_STRICT)
 		v->flags |= PM_VMA_NORESERVE;

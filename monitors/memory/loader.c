@@ -24,7 +24,6 @@
 
 #define PIE_BASE       0x555555554000ull
 #define STACK_MAX      (1ull << 40) /* of address space */
-#define STACK_GUARD    (1ull << 20) /* kept free below the stack */
 #define STACK_RND_BITS 22           /* pages: as Linux, 16 GiB */
 #define MMAP_RND_BITS  28           /* pages: as Linux's default for mmap and PIE */
 #define BRK_RND_BITS   13           /* pages: 32 MiB */
@@ -252,7 +251,7 @@ static int map_stack(struct load *ld, struct pm_exec_rep *rep) __must_hold(&ld->
 	rep->stack_bottom = v.start;
 	rep->flags = ld->prog.stack_x ? PM_EXEC_STACK_X : 0;
 	ld->as->mmap_top =
-		ALIGN_DOWN(v.start - STACK_GUARD - random_pages(ld, MMAP_RND_BITS), PAGE_SIZE);
+		ALIGN_DOWN(v.start - PM_STACK_GUARD - random_pages(ld, MMAP_RND_BITS), PAGE_SIZE);
 	return lay_out(ld, &v);
 }
 

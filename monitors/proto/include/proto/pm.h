@@ -79,16 +79,19 @@ enum pm_prot {
 	PM_PROT_ALL = 7,
 };
 
+#define PM_STACK_GUARD (1ull << 20)
+
 enum pm_vma_flags {
 	PM_VMA_SHARED = 1 << 0,
-	PM_VMA_STACK = 1 << 1, /* grows down */
+	PM_VMA_STACK = 1 << 1, /* the stack that exec makes; grows down */
 	PM_VMA_HEAP = 1 << 2,  /* brk */
 	PM_VMA_FILE = 1 << 3,  /* file and pgoff are valid */
 	PM_VMA_NORESERVE = 1 << 4,
 	PM_VMA_OBJECT = 1 << 5,    /* pages of a page-only space: object and pgoff are valid */
 	PM_VMA_LEASE = 1 << 6,     /* the processor maps, unmaps and protects in it by itself */
 	PM_VMA_READ_ONLY = 1 << 7, /* PM_MAP_READ_ONLY; with PM_VMA_SHARED */
-	PM_VMA_ALL = 255,
+	PM_VMA_GROWS = 1 << 8,     /* PM_MAP_GROWS */
+	PM_VMA_ALL = 511,
 };
 
 struct pm_vma_wire {
@@ -220,7 +223,8 @@ enum pm_map_flags {                      /* our own numbers; the processor trans
 	PM_MAP_LOW = 1 << 5, /* below PM_LOW_TOP, unless the place is fixed */
 	/* PM_MAP_SHARED of a file that is not open for writing: no right to write comes later */
 	PM_MAP_READ_ONLY = 1 << 6,
-	PM_MAP_ALL = 127,
+	PM_MAP_GROWS = 1 << 7, /* grows down: other mappings keep PM_STACK_GUARD below it free */
+	PM_MAP_ALL = 255,
 };
 
 struct pm_mmap_req_wire {
@@ -234,8 +238,8 @@ struct pm_mmap_req_wire {
 	le32_t flags; /* enum pm_map_flags */
 	le32_t want_credits;
 	/*
-	 * Private anonymous memory that is written, not at a fixed place: lease so many pages,
-	 * at least @len, in the place of the mapping. 0 = no lease.
+	 * Private anonymous memory, anywhere or with PM_MAP_FIXED_NOREPLACE: lease so many pages,
+	 * at least @len, in the place of the mapping, from @addr on if that is fixed. 0 = no lease.
 	 */
 	le32_t lease_pages;
 };
