@@ -30,7 +30,8 @@ static bool state_is_valid(const struct pm_file_state *r)
 	if (r->node)
 		return !r->size && !r->version && !r->mtime_s && !r->mtime_ns && !r->errors &&
 		       !r->pos && !r->before;
-	return r->size <= INT64_MAX && r->pos <= r->size && time_is_valid(r->mtime_ns);
+	/* Room goes to the end of a page, and a truncation may come before the size is read. */
+	return r->size <= INT64_MAX && r->pos <= INT64_MAX && time_is_valid(r->mtime_ns);
 }
 
 CODEC_FIXED(pm_file_state, PM_FILE_STATE, state_is_valid)

@@ -203,7 +203,7 @@ FIXED_SAMPLE(pm_file_state, { .size = 4097,
 			      .mtime_s = -5,
 			      .mtime_ns = 999999999,
 			      .errors = 1,
-			      .pos = 4000,
+			      .pos = 8192, /* the end of the last page */
 			      .before = 8 })
 VARIABLE_SAMPLE(pm_file_write_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 				     .size = 12298,
@@ -881,7 +881,7 @@ static const struct rejection {
 	{ "pm_file_open_req", 20, 4, 1 },
 	{ "pm_file_state", 0, 8, 1ull << 63 },
 	{ "pm_file_state", 24, 4, 1000000000 },
-	{ "pm_file_state", 32, 8, 4098 }, /* behind the end */
+	{ "pm_file_state", 32, 8, 1ull << 63 },
 	{ "pm_file_state", 40, 4, 0x10000 },
 	{ "pm_file_state", 40, 4, 11 }, /* another node, and a state */
 	{ "pm_file_state", 44, 4, 1 },
