@@ -25,6 +25,18 @@ static bool may_lease(struct memory *m)
 	return pool_commit_mode(&m->pool) != PM_COMMIT_STRICT;
 }
 
+/* A place for @len bytes where the request wants them; 0: there is none. */
+static uint64_t lease_place(const struct home_space *as, const struct pm_mmap_req *req,
+			    uint64_t len) __must_hold(&as->mutex)
+{
+	assert_mutex_held(&as->mutex);
+	if (!(req->flags & PM_MAP_FIXED_NOREPLACE))
+		return place_find(&as->map, as->mmap_top, req->addr, len, len == req->len);
+	if (req->addr < HOME_MMAP_MIN || len > PM_USER_TOP || req->addr > PM_USER_TOP - len)
+		return 0;
+	return area_range_is_free(&as->map, req->addr, req->addr + len) ? req->addr : 0;
+}
+
 int home_lease_map(struct memory *m, struct home_space *as, const struct pm_mmap_req *req,
 		   struct grants *grants, struct pm_vma *v)
 {
@@ -34,7 +46,7 @@ int home_lease_map(struct memory *m, struct home_space *as, const struct pm_mmap
 	if (!len || len > PM_USER_TOP || !may_lease(m))
 		return -ENOMEM;
 	*v = (struct pm_vma){
-		.start = place_find(&as->map, as->mmap_top, req->addr, len, len == req->len),
+		.start = lease_place(as, req, len),
 		.prot = PM_PROT_READ | PM_PROT_WRITE,
 		.flags = PM_VMA_LEASE,
 	};

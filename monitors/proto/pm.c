@@ -304,12 +304,15 @@ int pm_exec_rep_decode(const void *buf, size_t len, struct pm_exec_rep *out)
 	F(id64, aspace), F(u64, addr), F(u64, len), F(u64, pgoff), F(file, file), F(u64, object), \
 		F(u32, prot), F(u32, flags), F(u32, want_credits), F(u32, lease_pages)
 
-/* A lease stands for private anonymous memory that is charged, at a place that the home chooses. */
+/*
+ * A lease stands for private anonymous memory, at a place that the home chooses, or that must be
+ * free.
+ */
 static bool mmap_lease_is_valid(const struct pm_mmap_req *r)
 {
 	if (!r->lease_pages)
 		return true;
-	return !r->flags && !r->object && !r->file.node && (r->prot & PM_PROT_WRITE) &&
+	return !(r->flags & ~(uint32_t)PM_MAP_FIXED_NOREPLACE) && !r->object && !r->file.node &&
 	       r->lease_pages >= r->len >> PAGE_SHIFT;
 }
 

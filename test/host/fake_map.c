@@ -118,8 +118,11 @@ static uint64_t place(uint64_t aspace, uint64_t hint, uint64_t len)
 int fake_map_mmap(const struct pm_mmap_req *req, struct pm_range_rep *rep)
 {
 	const bool fixed = req->flags & (PM_MAP_FIXED | PM_MAP_FIXED_NOREPLACE);
-	const bool lease = req->lease_pages && gives;
-	const uint64_t len = lease ? (uint64_t)req->lease_pages * PAGE_SIZE : req->len;
+	const uint64_t more = (uint64_t)req->lease_pages * PAGE_SIZE;
+	const bool lease =
+		more && gives &&
+		(!fixed || (inside(req->addr, more) && is_free(req->aspace, req->addr, more)));
+	const uint64_t len = lease ? more : req->len;
 	uint64_t addr = req->addr;
 
 	fake_map_calls++;

@@ -206,6 +206,35 @@ static void calls_across_the_border_of_a_lease(struct ktest *t)
 	stop(t, as);
 }
 
+/* Many of them, upwards, with holes between them: two messages for each sixty or so. */
+static void small_mappings_at_their_places(struct ktest *t)
+{
+	struct aspace *as = start();
+	const uint64_t base = FAKE_MAP_START + BYTES(16);
+	const unsigned int calls = fake_map_calls;
+
+	for (uint64_t i = 0; i < 300; i++)
+		EXPECT_EQ(t,
+			  map(base + BYTES(4 * i), 2, i % 3 ? PROT_NONE : RW, MAP_FIXED_NOREPLACE),
+			  (long)(base + BYTES(4 * i)));
+	EXPECT_LE(t, fake_map_calls, calls + 20);
+	EXPECT_EQ(t, map(base + BYTES(3), 2, RW, MAP_FIXED_NOREPLACE), -EEXIST);
+	for (uint64_t i = 0; i < 300; i++) {
+		EXPECT_EQ(t, put(as, base + BYTES(4 * i + 1), i), i % 3 ? -EACCES : 0);
+		EXPECT_EQ(t, get(as, base + BYTES(4 * i + 2)), -EFAULT);
+	}
+	EXPECT_EQ(t, protect(base + BYTES(4), 2, RW), 0);
+	EXPECT_EQ(t, put(as, base + BYTES(5), 9), 0);
+	EXPECT_EQ(t, get(as, base + BYTES(4)), 0);
+	fake_map_calls = 0;
+	for (uint64_t i = 0; i < 300; i++)
+		EXPECT_EQ(t, unmap(base + BYTES(4 * i), 2), 0);
+	EXPECT_LE(t, fake_map_calls, 10u);
+	EXPECT_EQ(t, get(as, base + BYTES(5)), -EFAULT);
+	EXPECT_EQ(t, fake_kills, 0u);
+	stop(t, as);
+}
+
 static void places_that_are_asked_for(struct ktest *t)
 {
 	struct aspace *as = start();
@@ -659,6 +688,7 @@ static const struct ktest_case cases[] = {
 	KTEST(holes_go_back_in_batches),
 	KTEST(calls_across_the_border_of_a_lease),
 	KTEST(places_that_are_asked_for),
+	KTEST(small_mappings_at_their_places),
 	KTEST(a_leased_mapping_moves_and_grows),
 	KTEST(a_home_without_leases),
 	KTEST(gaps_go_back_when_memory_is_short),

@@ -40,10 +40,15 @@ COUNTER(lease_protects, "lease.protects", "ranges of leases protected, without a
 COUNTER(lease_got, "lease.leases", "leases that homes have given");
 COUNTER(lease_none, "lease.refused", "leases that homes have not given: only the mapping");
 
-/* May the mapping be leased? Memory that is charged as a lease is, wherever it lies. */
+/*
+ * May the mapping be leased? Memory that is charged as a lease is, wherever it lies; and, for
+ * programs that make many at places of their own choice, small ones that are not.
+ */
 static bool may_lease(const struct map_request *req)
 {
-	return param_lease && !req->object && (req->prot & VMA_PROT_WRITE) &&
+	const bool small_at = (req->flags & MAPPING_FIXED_NOREPLACE) && req->len < LARGE;
+
+	return param_lease && !req->object && ((req->prot & VMA_PROT_WRITE) || small_at) &&
 	       !(req->flags & ~(uint32_t)(MAPPING_FIXED | MAPPING_FIXED_NOREPLACE)) &&
 	       req->len <= KEEP_ONE;
 }
@@ -250,13 +255,36 @@ static void want_lease(struct aspace *as, struct map_request *req)
 	req->lease_pages = (uint32_t)(l->chunk >> PAGE_SHIFT);
 }
 
+/*
+ * A small mapping at a place that must be free: many of them come one after the other, upwards,
+ * with holes between them. So there is room for more gaps, and a lease that begins there.
+ */
+static int map_small_at(struct aspace *as, struct map_request *req, vaddr_t *addr)
+{
+	int err = LEASE_NOT;
+
+	if (as->lease && as->lease->nr + 2 > LEASE_GAPS) {
+		err = gaps_return(as);
+		if (err)
+			return err;
+		err = LEASE_NOT;
+	}
+	if (as->lease)
+		err = map_at(as, req, addr);
+	if (err == LEASE_NOT)
+		want_lease(as, req);
+	return err;
+}
+
 int lease_mmap(struct aspace *as, struct map_request *req, vaddr_t *addr)
 {
 	vaddr_t end;
 	int err;
 
 	req->lease_pages = 0;
-	if (req->addr || (req->flags & (MAPPING_FIXED | MAPPING_FIXED_NOREPLACE))) {
+	if ((req->flags & MAPPING_FIXED_NOREPLACE) && req->len < LARGE && may_lease(req)) {
+		err = map_small_at(as, req, addr);
+	} else if (req->addr || (req->flags & (MAPPING_FIXED | MAPPING_FIXED_NOREPLACE))) {
 		err = as->lease ? map_at(as, req, addr) : LEASE_NOT;
 	} else if (may_lease(req)) {
 		end = as->lease ? lease_find(as, req->len, req->len >= LARGE) : 0;
@@ -274,21 +302,26 @@ int lease_mmap(struct aspace *as, struct map_request *req, vaddr_t *addr)
 	return err;
 }
 
-/* The home has given a lease: the mapping is at its end, as the next ones will be below it. */
+/*
+ * The home has given a lease: the mapping is at its end, as the next ones will be below it, or at
+ * the place that was asked for.
+ */
 static int take_lease(struct aspace *as, const struct map_request *req,
 		      const struct lease_part *leased, vaddr_t *addr)
 {
 	const uint64_t len = leased->end - leased->start;
+	const bool at = req->flags & MAPPING_FIXED_NOREPLACE;
 
 	if (len != (uint64_t)req->lease_pages << PAGE_SHIFT || leased->start != *addr ||
+	    (at && leased->start != req->addr) ||
 	    lease_cover(as, leased->start, leased->end) != LEASE_NONE) {
 		object_fail(as->anon, -EPROTO, leased->start >> PAGE_SHIFT);
 		return -EPROTO;
 	}
 	counter_inc(&lease_got);
 	lease_gap_add(as, leased->start, leased->end);
-	*addr = leased->end - req->len;
-	return lease_map(as, *addr, leased->end, req->prot);
+	*addr = at ? leased->start : leased->end - req->len;
+	return lease_map(as, *addr, *addr + req->len, req->prot);
 }
 
 int lease_remote_mmap(struct aspace *as, struct map_request *req, vaddr_t *addr)

@@ -535,10 +535,17 @@ int proc_brk(struct fake_proc *p, uint64_t brk, uint64_t *out)
 int proc_mmap_lease(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t pages, uint64_t *out,
 		    bool *leased)
 {
+	return proc_mmap_lease_at(p, addr, len, pages, 0, out, leased);
+}
+
+int proc_mmap_lease_at(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t pages,
+		       uint32_t flags, uint64_t *out, bool *leased)
+{
 	const struct pm_mmap_req req = { .aspace = p->aspace,
 					 .addr = addr,
 					 .len = len,
 					 .prot = PM_PROT_READ | PM_PROT_WRITE,
+					 .flags = flags,
 					 .lease_pages = pages };
 	struct pm_mmap_req_wire w;
 	struct pm_vma v;

@@ -143,6 +143,8 @@ int proc_brk(struct fake_proc *p, uint64_t brk, uint64_t *out);
 /* As proc_mmap() of writable memory, with a lease of @pages in its place: *@leased, it is. */
 int proc_mmap_lease(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t pages, uint64_t *out,
 		    bool *leased);
+int proc_mmap_lease_at(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t pages,
+		       uint32_t flags, uint64_t *out, bool *leased);
 int proc_brk_lease(struct fake_proc *p, uint64_t brk, uint32_t pages, uint64_t *out);
 /* Batch @number: *@done, how far it went. */
 int proc_lease(struct fake_proc *p, uint64_t number, const struct pm_lease_range *ranges,

@@ -125,6 +125,40 @@ static void a_lease_takes_and_gives_pages(struct ktest *t)
 	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
+/* PM_MAP_FIXED_NOREPLACE: from its place on, if all of it is free; else the mapping alone. */
+static void a_lease_at_a_place(struct ktest *t)
+{
+	const uint32_t at_place = PM_MAP_FIXED_NOREPLACE;
+	uint64_t addr = 0x20000000, out = 0;
+	bool leased = false;
+	struct fake_proc p;
+	struct fake f;
+
+	start(t, &f, &p, 2);
+	EXPECT_EQ(t, proc_mmap_lease_at(&p, addr, PAGE_SIZE, 8, at_place, &out, &leased), 0);
+	EXPECT_TRUE(t, leased);
+	EXPECT_EQ(t, out, addr);
+	EXPECT_STREQ(t, picture(&p, addr, 10), "LLLLLLLL--");
+	EXPECT_EQ(
+		t,
+		proc_mmap_lease_at(&p, addr + 7 * PAGE_SIZE, PAGE_SIZE, 8, at_place, &out, &leased),
+		-EEXIST);
+	EXPECT_EQ(t,
+		  proc_mmap_lease_at(&p, addr - PAGE_SIZE, PAGE_SIZE, 8, at_place, &out, &leased),
+		  0);
+	EXPECT_FALSE(t, leased);
+	EXPECT_EQ(t, out, addr - PAGE_SIZE);
+	EXPECT_STREQ(t, picture(&p, addr - PAGE_SIZE, 10), "3LLLLLLLL-");
+	/* Where nothing may be, and behind the end. */
+	EXPECT_EQ(t, proc_mmap_lease_at(&p, 0x1000, PAGE_SIZE, 8, at_place, &out, &leased), -EPERM);
+	addr = PM_USER_TOP - 2 * PAGE_SIZE;
+	EXPECT_EQ(t, proc_mmap_lease_at(&p, addr, PAGE_SIZE, 8, at_place, &out, &leased), 0);
+	EXPECT_FALSE(t, leased);
+	EXPECT_EQ(t, out, addr);
+	EXPECT_EQ(t, committed(&f), 10u);
+	EXPECT_TRUE(t, space_stop(&f, &p));
+}
+
 static void a_number_is_served_once(struct ktest *t)
 {
 	struct fake_proc p;
@@ -302,10 +336,15 @@ static void a_batch_without_memory_is_continued(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(a_lease_takes_and_gives_pages),       KTEST(a_number_is_served_once),
-	KTEST(what_is_not_leased_is_refused),       KTEST(a_lease_that_cannot_be_had),
-	KTEST(the_break_has_a_lease_behind_it),     KTEST(a_fork_copies_leases),
-	KTEST(a_batch_without_memory_is_continued), { 0 },
+	KTEST(a_lease_takes_and_gives_pages),
+	KTEST(a_number_is_served_once),
+	KTEST(what_is_not_leased_is_refused),
+	KTEST(a_lease_that_cannot_be_had),
+	KTEST(the_break_has_a_lease_behind_it),
+	KTEST(a_fork_copies_leases),
+	KTEST(a_batch_without_memory_is_continued),
+	KTEST(a_lease_at_a_place),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.lease", .cases = cases };
 KTEST_SUITE(suite);
