@@ -7,6 +7,7 @@
 #include <asm/termbits.h>
 #include <asm/termios.h>
 #include <linux/aio_abi.h>
+#include <linux/audit.h>
 #include <linux/auxvec.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
@@ -35,6 +36,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/sched.h>
 #include <linux/sched/types.h>
+#include <linux/seccomp.h>
 #include <linux/securebits.h>
 #include <linux/sem.h>
 #include <linux/shm.h>
