@@ -110,6 +110,11 @@ def test_refusals_of_cp_are_one_line(tree, tmp_path):
     assert "one side" in said("cp", "a", "b")
     assert "one side" in said("cp", f"{tree}:/a", f"{tree}:/b")
     assert "not a regular file" in said("cp", tmp_path / "d", f"{tree}:/d")
+    for name in ("line\nbreak", "a\rb", '"' * 2050):  # a line each to debugfs, or none
+        assert "are not for debugfs" in said("cp", f"{tree}:/dir/{name}", tmp_path / "x")
+        assert "are not for debugfs" in said("cp", tmp_path / "file", f"{tree}:/dir/{name}")
+    (tmp_path / "\r").touch()
+    assert "are not for debugfs" in said("cp", tmp_path / "\r", f"{tree}:/x")
     assert "cannot be a file" in said("cp", tmp_path / "file", f"{tree}:/none/x")
     assert said("cp", f"{tree}:/dir", tmp_path / "file") == f"{tmp_path}/file: File exists"
     assert "No such file" in said("cp", f"{tree}:/dir", tmp_path / "no" / "where")

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from tessera_launcher import netfiles
+from tessera_launcher.errors import LaunchError
 from tessera_launcher.ext4files import Files, Plain
 
 HOST = """\
@@ -52,7 +53,8 @@ def image(tmp_path):
 
     def make(tree) -> Files:
         path = tmp_path / "image"
-        subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-d", tree, path, "8M"], check=True)
+        subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-d", tree, path, "8M"],
+                       check=True)  # fmt: skip
         opened.append(open(path, "rb+"))
         return Files(Plain(opened[-1].fileno(), str(path)))
 
@@ -99,3 +101,27 @@ def test_a_tree_without_etc_gets_one_and_what_is_no_file_stays(image, tmp_path):
     (tree / "etc").rmdir()
     (tree / "etc").write_text("a file")
     assert netfiles.supply(image(tree), texts) == {}
+
+
+@pytest.mark.parametrize("between", ["\n", "\r", "\n\n"])
+def test_a_links_target_is_no_command_of_debugfs(image, tmp_path, between):
+    """A line of the target would be one, and `!` is a shell."""
+    tree, ran = tmp_path / "tree", tmp_path / "ran"
+    (tree / "etc").mkdir(parents=True)
+    target = f"a{between}!touch {ran} #"
+    (tree / "etc" / "hosts").symlink_to(target)
+    (tree / "etc" / "hostname").symlink_to('"' * 2100)  # 4.2 kB, once its quotes are doubled
+    (tree / "etc" / "resolv.conf").symlink_to('"' * 1900)
+    files = image(tree)
+    texts = netfiles.contents("none", "")
+    before = netfiles.supply(files, texts)
+    with pytest.raises(LaunchError) as said:
+        files.put_link("/etc/hosts", target, (0, 0))
+    assert not ran.exists() and "line breaks" in str(said.value)
+    with pytest.raises(LaunchError, match="line breaks"):
+        files.put(f"/etc/{target}", b"", 0o644, (0, 0))
+    assert before.keys() == {"/etc/resolv.conf"}
+    assert [files.kind(p) for p in sorted(texts)] == ["symlink", "symlink", "regular"]
+    netfiles.restore(files, before)
+    assert files.take("/etc/resolv.conf")["link"] == '"' * 1900
+    assert files.check("-n")[0] == 0 and not ran.exists()

@@ -282,6 +282,16 @@ def test_every_form_becomes_the_same_image(tmp_path, monkeypatch, form, root):
     assert sorted(os.listdir(tmp_path / "made")) == ["root.img"]
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", "/".join(['"' * 250] * 9)])
+def test_names_that_are_no_words_for_debugfs(tmp_path, monkeypatch, name):
+    """Their files would have had other owners, and no word of it."""
+    path = as_tar(tmp_path / "i.tar", docker([layer(entry(name, uid=7))]))
+    unpacked(tmp_path, path)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(oci.ImageError, match="need root here"):
+        unpacked(tmp_path, path)
+
+
 def test_names_choose_among_images(tmp_path):
     layout = Layout()
     one, two = layout.add([BASE], name="app:1"), layout.add([UPPER], name="app:2")

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Files in and out of ext4 images by e2fsprogs, without root: `cp`, `fsck`, `run --output`.
 
-Trust: the image may be hostile. debugfs believes what directories say (a name with slashes in it,
-a symbolic link and a directory of one name), so files come only out of an image in which e2fsck
-finds nothing wrong, into a new directory, and from there file by file to their place. The caller
-has the image (disk.Held): nobody else writes it meanwhile.
+Trust: the image may be hostile, and so may names and targets of links of the tree it is made of.
+debugfs reads a command a line, and has some that run a shell or touch files of the host, so it gets
+only commands that are one line, whole (possible()). It believes what directories say (a name with
+slashes in it, a symbolic link and a directory of one name), so files come only out of an image in
+which e2fsck finds nothing wrong, into a new directory, and from there file by file to their place.
+The caller has the image (disk.Held): nobody else writes it meanwhile.
 """
 
 from __future__ import annotations
@@ -21,12 +23,18 @@ from .disk import QCOW2, RAW, Held, Qcow2
 from .errors import LaunchError, one_line
 
 _HARMLESS = re.compile(r"debugfs \d|.* while changing ownership of ")
+MAX_COMMAND = 4095  # bytes of a line; debugfs goes on with the rest of a longer one as another
 FSCK_MENDED, FSCK_LEFT, FSCK_FAILED = 1, 4, 8  # bits of e2fsck's status
 
 
 def quoted(name: str) -> str:
     """A word of a debugfs command line; its parser doubles quotes within quotes."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def possible(command: str) -> bool:
+    """Is @command one line to debugfs, whole?"""
+    return not re.search(r"[\0\r\n]", command) and len(os.fsencode(command)) <= MAX_COMMAND
 
 
 def _guest(path: str) -> str:
@@ -86,7 +94,11 @@ class Files:
             raise LaunchError(f"{self._held.name} is not clean: see ./tessera fsck")
 
     def _debugfs(self, *commands: str, write: bool = False) -> str:
-        """What debugfs says; LaunchError with its first complaint."""
+        """What debugfs says; LaunchError with its first complaint, or for no possible() command."""
+        for command in commands:
+            if not possible(command):
+                raise LaunchError(f"{self._held.name}: {one_line(command)[:60]}...: names with "
+                                  "line breaks, or so long, are not for debugfs")  # fmt: skip
         if len(commands) == 1:
             done = self._run("debugfs", *(["-w"] if write else []), "-R", commands[0])
         else:
@@ -138,8 +150,6 @@ class Files:
         if self.kind(path) == "directory":
             path = posixpath.join(path, os.path.basename(source))
         where, name = posixpath.split(path)
-        if "\n" in path + source:
-            raise LaunchError(f"{one_line(path)}: names with line breaks cannot be written")
         there = self.kind(path)
         if self.kind(where) != "directory" or there not in (None, "regular", "symlink"):
             raise LaunchError(f"{self._held.name}:{one_line(path)} cannot be a file")
@@ -169,15 +179,18 @@ class Files:
 
     # Single files of a raw image, whose names are ours and plain.
 
-    def take(self, path: str) -> dict:
-        """A file or link: "data" and "mode", or "link"; and "owner"."""
+    def take(self, path: str) -> dict | None:
+        """A file or link: "data" and "mode", or "link"; and "owner". None: put_link() cannot make
+        that link.
+        """
         found = re.search(r"User:\s*(\d+)\s+Group:\s*(\d+)", self._debugfs(f"stat {quoted(path)}"))
         out: dict = {"owner": [int(found[1]), int(found[2])] if found else [0, 0]}
         with tempfile.TemporaryDirectory(prefix="tessera-") as where:
             self._debugfs(f"rdump {quoted(path)} {quoted(where)}")
             made = os.path.join(where, posixpath.basename(path))
             if os.path.islink(made):
-                return out | {"link": os.readlink(made)}
+                target = os.readlink(made)
+                return out | {"link": target} if possible(_symlink(path, target)) else None
             out["mode"] = stat.S_IMODE(os.stat(made).st_mode)
             os.chmod(made, 0o600)
             with open(made, "rb") as f:
@@ -191,8 +204,10 @@ class Files:
             self._write(f.name, path, self.kind(path) is not None, mode, owner)
 
     def put_link(self, path: str, target: str, owner: tuple[int, int]) -> None:
-        self.remove(path)
-        self._debugfs(f"symlink {quoted(path)} {quoted(target)}",
+        """A link, in place of a file or link, unless take() does not give such ones."""
+        if possible(_symlink(path, target)):
+            self.remove(path)
+        self._debugfs(_symlink(path, target),
                       f"sif {quoted(path)} uid {owner[0]}", f"sif {quoted(path)} gid {owner[1]}",
                       write=True)  # fmt: skip
 
@@ -203,6 +218,10 @@ class Files:
 
     def make_directory(self, path: str) -> None:
         self._debugfs(f"mkdir {quoted(path)}", f"sif {quoted(path)} mode 040755", write=True)
+
+
+def _symlink(path: str, target: str) -> str:
+    return f"symlink {quoted(path)} {quoted(target)}"
 
 
 def _to_raw(source: Qcow2, fd: int) -> None:

@@ -88,8 +88,8 @@ def digest(texts: dict[str, str]) -> str:
 
 
 def supply(files: Files, texts: dict[str, str]) -> dict:
-    """Put them into a new image. What was there, for restore(); names that are neither file nor
-    link stay as they are.
+    """Put them into a new image. What was there, for restore(); what is neither file nor link, or
+    could not be restored, stays as it is.
     """
     before = {}
     if files.kind("/etc") is None:
@@ -100,13 +100,18 @@ def supply(files: Files, texts: dict[str, str]) -> dict:
         there = files.kind(path)
         if there not in (None, "regular", "symlink"):
             continue
-        before[path] = _described(files, path) if there else None
+        was = _described(files, path) if there else None
+        if there and was is None:
+            continue
+        before[path] = was
         files.put(path, text.encode(), 0o644, (0, 0))
     return before
 
 
-def _described(files: Files, path: str) -> dict:
+def _described(files: Files, path: str) -> dict | None:
     taken = files.take(path)
+    if taken is None:
+        return None
     data = taken.pop("data", None)
     return taken if data is None else taken | {"data": base64.b64encode(data).decode()}
 

@@ -368,24 +368,29 @@ def _set_attributes(tree: Tree, target: str, scratch: str,
     """What mke2fs could not take from the directory: owners and modes, unless we are root, and
     extended attributes.
     """
-    from .ext4files import quoted
+    from .ext4files import possible, quoted
 
     lines: list[str] = []
+
+    def add(path: str, *more: str) -> None:
+        if not all(map(possible, more)):
+            raise oci.ImageError(f"{_said(path)}: such names (line breaks, or so long) need root "
+                                 "here, and have no extended attributes")  # fmt: skip
+        lines.extend(more)
+
     kinds = {"dir": stat.S_IFDIR, "file": stat.S_IFREG, "link": stat.S_IFLNK, "fifo": stat.S_IFIFO}
     count = 0
     for path, node in [("/", tree.root), *tree.walk()]:
         own = os.geteuid() != 0
-        if (own or node.xattrs) and "\n" in path:
-            raise oci.ImageError(f"{_said(path)}: names with line breaks need root here")
         name = quoted(path)
         if own:
-            lines += [f"sif {name} uid {node.uid}", f"sif {name} gid {node.gid}",
-                      f"sif {name} mode 0{kinds[node.kind] | node.mode:o}"]  # fmt: skip
+            add(path, f"sif {name} uid {node.uid}", f"sif {name} gid {node.gid}",
+                f"sif {name} mode 0{kinds[node.kind] | node.mode:o}")  # fmt: skip
         for attribute, value in node.xattrs.items():
             count += 1
             with open(os.path.join(scratch, f"x{count}"), "wb") as f:
                 f.write(value)
-            lines.append(f"ea_set -f {quoted(f.name)} {name} {attribute}")
+            add(path, f"ea_set -f {quoted(f.name)} {name} {quoted(attribute)}")
     if lines:
         script = os.path.join(scratch, "script")
         with open(script, "wb") as f:
