@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """/etc/hosts, hostname and resolv.conf of trees: what they say, and that the tree keeps its own."""
 
+import os
 import subprocess
 
 import pytest
 from tessera_launcher import netfiles
 from tessera_launcher.errors import LaunchError
-from tessera_launcher.ext4files import Files, Plain
+from tessera_launcher.ext4files import MAX_SMALL, Files, Plain
 
 HOST = """\
 # comment
@@ -125,3 +126,23 @@ def test_a_links_target_is_no_command_of_debugfs(image, tmp_path, between):
     netfiles.restore(files, before)
     assert files.take("/etc/resolv.conf")["link"] == '"' * 1900
     assert files.check("-n")[0] == 0 and not ran.exists()
+
+
+def test_large_files_stay_in_their_image(image, tmp_path):
+    """A tree's own may be sparse, and of any size; here they are as large as it goes, and larger."""
+    tree = tmp_path / "tree"
+    (tree / "etc").mkdir(parents=True)
+    for name, size in (("hosts", MAX_SMALL + 1), ("hostname", MAX_SMALL), ("passwd", MAX_SMALL + 1)):
+        (tree / "etc" / name).touch()
+        os.truncate(tree / "etc" / name, size)
+    files = image(tree)
+    texts = netfiles.contents("none", "")
+    before = netfiles.supply(files, texts)
+    assert before.keys() == {"/etc/hostname", "/etc/resolv.conf"}
+    assert files.take("/etc/hosts") is None and files.kind("/etc/hosts") == "regular"
+    assert files.read("/etc/hostname") == "tessera\n"
+    netfiles.restore(files, before)
+    assert files.read("/etc/hostname") == "\0" * MAX_SMALL
+    with pytest.raises(LaunchError, match="/etc/passwd is larger than 1 MiB"):
+        files.read("/etc/passwd")
+    assert files.check("-n")[0] == 0

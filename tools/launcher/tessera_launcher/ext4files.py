@@ -23,6 +23,7 @@ from .disk import QCOW2, RAW, Held, Qcow2
 from .errors import LaunchError, one_line
 
 _HARMLESS = re.compile(r"debugfs \d|.* while changing ownership of ")
+MAX_SMALL = 1 << 20  # bytes of a file that is read whole
 MAX_COMMAND = 4095  # bytes of a line; debugfs goes on with the rest of a longer one as another
 FSCK_MENDED, FSCK_LEFT, FSCK_FAILED = 1, 4, 8  # bits of e2fsck's status
 
@@ -112,18 +113,24 @@ class Files:
     def kind(self, path: str) -> str | None:
         """"regular", "directory", "symlink" ..., or None: there is no such file."""
         try:
-            found = re.search(r"\bType: (\w+)", self._debugfs(f"stat {quoted(_guest(path))}"))
+            found = re.search(r"\bType: (\w+)", self._stat(path))
         except LaunchError as err:
             if "File not found" in str(err):
                 return None
             raise
         return found[1] if found else "unknown"
 
+    def _stat(self, path: str) -> str:
+        return self._debugfs(f"stat {quoted(_guest(path))}")
+
     def read(self, path: str) -> str:
-        """The text of a small file; "" if there is none."""
+        """The text of a small file; "" if there is none. LaunchError if it is not small."""
         path = _guest(path)
         if self.kind(path) not in ("regular", "symlink"):
             return ""
+        if not _small(self._stat(path)):
+            raise LaunchError(f"{self._held.name}:{one_line(path)} is larger than "
+                              f"{MAX_SMALL >> 20} MiB")  # fmt: skip
         return self._debugfs(f"cat {quoted(path)}")
 
     def copy_out(self, path: str, target: str) -> None:
@@ -180,10 +187,13 @@ class Files:
     # Single files of a raw image, whose names are ours and plain.
 
     def take(self, path: str) -> dict | None:
-        """A file or link: "data" and "mode", or "link"; and "owner". None: put_link() cannot make
-        that link.
+        """A file or link: "data" and "mode", or "link"; and "owner". None: it is not small, or a
+        link that put_link() cannot make.
         """
-        found = re.search(r"User:\s*(\d+)\s+Group:\s*(\d+)", self._debugfs(f"stat {quoted(path)}"))
+        said = self._stat(path)
+        if not _small(said):
+            return None
+        found = re.search(r"User:\s*(\d+)\s+Group:\s*(\d+)", said)
         out: dict = {"owner": [int(found[1]), int(found[2])] if found else [0, 0]}
         with tempfile.TemporaryDirectory(prefix="tessera-") as where:
             self._debugfs(f"rdump {quoted(path)} {quoted(where)}")
@@ -218,6 +228,12 @@ class Files:
 
     def make_directory(self, path: str) -> None:
         self._debugfs(f"mkdir {quoted(path)}", f"sif {quoted(path)} mode 040755", write=True)
+
+
+def _small(said: str) -> bool:
+    """By what debugfs says of a file: is it one to be read whole?"""
+    found = re.search(r"\bSize: (\d+)", said)
+    return found is not None and int(found[1]) <= MAX_SMALL
 
 
 def _symlink(path: str, target: str) -> str:
