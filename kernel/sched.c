@@ -17,11 +17,8 @@
  *		Waking: a program's thread that has had less than its share takes the CPU from
  *		another's at once.  Threads of other classes, which run for short times, wait for
  *		their turn inside their class.
- *		Programs' turn: the kernel's own threads stay ahead, but while programs wait the
- *		time of the classes above them is counted.  After FLOOD_NS of it programs go
- *		first, until they have had their part (PROGRAMS_PART) of the CPU.  The same is
- *		counted of real-time threads, which are programs' as well: in a turn that is due
- *		because of them, threads of the kernel stay ahead.
+ *		Programs' turn: classes above programs that want all of the CPU leave them a part
+ *		of it all the same (turns.h).
  *		Ticks: only while user threads run (timer.c), and only to tell user from system
  *		time: all that a thread has run since the last tick counts for the mode that
  *		this one finds.
@@ -45,10 +42,7 @@ COUNTER(count_idle_ns, "sched.idle_ns", "nanoseconds that CPUs spent halted");
 COUNTER(count_user_ns, "sched.user_ns", "nanoseconds of user threads in user mode, by ticks");
 COUNTER(count_system_ns, "sched.system_ns", "nanoseconds of user threads in the kernel, by ticks");
 
-#define FLOOD_NS      ((int64_t)(45 * NSEC_PER_MSEC))
-#define FLOOD_MOST_NS (2 * FLOOD_NS)
-#define PROGRAMS_PART 10 /* one part in so many is theirs under a flood */
-#define SLICE_MIN_NS  (50 * NSEC_PER_USEC)
+#define SLICE_MIN_NS (50 * NSEC_PER_USEC)
 
 static uint32_t slice_us = 3000;
 BOOT_PARAM_RANGE("sched.slice_us", u32, slice_us, 100, 1000000,
@@ -99,59 +93,6 @@ void resched_cpu(unsigned int cpu)
 
 /* --- time ---------------------------------------------------------------------------------- */
 
-static void count_realtime(struct runqueue *rq, int64_t ns) __must_hold(&rq->lock)
-{
-	assert_rq_held(rq);
-	if (!(rq->bitmap & BIT(THREAD_PRIO_USER))) {
-		rq->shares_owed_ns = 0;
-		return;
-	}
-	rq->shares_owed_ns = MIN(rq->shares_owed_ns + ns, FLOOD_MOST_NS);
-	rq->shares_turn |= rq->shares_owed_ns >= FLOOD_NS;
-}
-
-/* Programs that share have run for @ns, or none of them wants to. */
-static void count_shares(struct runqueue *rq, unsigned int prio, int64_t ns) __must_hold(&rq->lock)
-{
-	assert_rq_held(rq);
-	if (prio == THREAD_PRIO_USER) {
-		rq->shares_owed_ns -= ns * (PROGRAMS_PART - 1);
-		if (rq->shares_owed_ns <= 0) {
-			rq->shares_owed_ns =
-				rq->shares_turn ? MAX(rq->shares_owed_ns, -FLOOD_MOST_NS) : 0;
-			rq->shares_turn = false;
-		}
-	} else if (!(rq->bitmap & BIT(THREAD_PRIO_USER))) {
-		rq->shares_owed_ns = 0;
-		rq->shares_turn = false;
-	}
-}
-
-/*
- * A thread of class @prio has run for @ns: do programs have to wait too long?  A turn that became
- * too long, because the timer was late, makes the next one later.
- */
-static void count_flood(struct runqueue *rq, unsigned int prio, int64_t ns) __must_hold(&rq->lock)
-{
-	assert_rq_held(rq);
-	if (prio == THREAD_PRIO_REALTIME) {
-		count_realtime(rq, ns);
-	} else if (prio > THREAD_PRIO_USER && (rq->bitmap & BIT(THREAD_PRIO_USER))) {
-		rq->owed_ns = MIN(rq->owed_ns + ns, FLOOD_MOST_NS);
-		rq->programs_turn |= rq->owed_ns >= FLOOD_NS;
-	} else if (prio == THREAD_PRIO_USER && rq->owed_ns > 0) {
-		rq->owed_ns -= ns * (PROGRAMS_PART - 1);
-		if (rq->owed_ns <= 0) {
-			rq->owed_ns = rq->programs_turn ? MAX(rq->owed_ns, -FLOOD_MOST_NS) : 0;
-			rq->programs_turn = false;
-		}
-	} else {
-		/* They run, with none before them, or none wants to. */
-		rq->owed_ns = 0;
-		rq->programs_turn = false;
-	}
-}
-
 /* Charge the running thread for its time up to @now. */
 static void account(struct runqueue *rq, uint64_t now) __must_hold(&rq->lock)
 {
@@ -170,10 +111,8 @@ static void account(struct runqueue *rq, uint64_t now) __must_hold(&rq->lock)
 		return;
 	}
 	fair_charge(q, ns);
-	if (curr->prio > THREAD_PRIO_USER || rq->owed_ns)
-		count_flood(rq, curr->prio, (int64_t)ns);
-	if (unlikely(rq->shares_owed_ns))
-		count_shares(rq, curr->prio, (int64_t)ns);
+	if (curr->prio > THREAD_PRIO_USER || turns_owed(&rq->turns))
+		turns_charge(&rq->turns, curr->prio, rq->bitmap, (int64_t)ns);
 }
 
 /*
@@ -189,14 +128,7 @@ static void update_slice(struct runqueue *rq, const struct thread *running, uint
 	if (!running->is_idle && rq->bitmap) {
 		if (rq->bitmap & BIT(prio))
 			ns = MAX(fair_left_ns(&rq->fair[prio]), SLICE_MIN_NS);
-		if (prio > THREAD_PRIO_REALTIME && (rq->bitmap & BIT(THREAD_PRIO_USER)))
-			ns = MIN(ns, (uint64_t)(FLOOD_NS - MIN(rq->owed_ns, FLOOD_NS - 1)));
-		if (rq->programs_turn && prio == THREAD_PRIO_USER)
-			ns = MIN(ns, (uint64_t)(rq->owed_ns / (PROGRAMS_PART - 1) + 1));
-		if (unlikely(prio == THREAD_PRIO_REALTIME) && (rq->bitmap & BIT(THREAD_PRIO_USER)))
-			ns = MIN(ns, (uint64_t)(FLOOD_NS - MIN(rq->shares_owed_ns, FLOOD_NS - 1)));
-		if (unlikely(rq->shares_turn) && prio == THREAD_PRIO_USER)
-			ns = MIN(ns, (uint64_t)(rq->shares_owed_ns / (PROGRAMS_PART - 1) + 1));
+		ns = MIN(ns, turns_left_ns(&rq->turns, prio, rq->bitmap));
 	}
 	timer_slice_set(ns == UINT64_MAX ? UINT64_MAX : now + ns);
 }
@@ -255,18 +187,9 @@ static unsigned int best_queued(const struct runqueue *rq) __must_hold(&rq->lock
 /* The class whose thread runs next, when @mine is that of the one that might go on. */
 static unsigned int choose_class(struct runqueue *rq, unsigned int mine) __must_hold(&rq->lock)
 {
-	unsigned int best;
-
-	if (unlikely(rq->programs_turn) &&
-	    (mine == THREAD_PRIO_USER || (rq->bitmap & BIT(THREAD_PRIO_USER))))
-		return THREAD_PRIO_USER;
-	if (cpu_online_count() > 1)
+	if (cpu_online_count() > 1 && !turns_programs_first(&rq->turns, rq->bitmap | BIT(mine)))
 		(void)rq_steal(rq, MAX(best_queued(rq), mine));
-	best = MAX(best_queued(rq), mine);
-	if (unlikely(rq->shares_turn) && best == THREAD_PRIO_REALTIME &&
-	    (mine == THREAD_PRIO_USER || (rq->bitmap & BIT(THREAD_PRIO_USER))))
-		return THREAD_PRIO_USER;
-	return best;
+	return turns_choose(&rq->turns, rq->bitmap | BIT(mine));
 }
 
 /* @next, of the same class as @prev, takes its place. */
@@ -312,13 +235,6 @@ static struct thread *pick_locked(struct runqueue *rq, struct thread *prev, bool
 	return t;
 }
 
-/* Does the thread that runs go on, although @t is of a higher class? */
-static bool keeps_its_turn(const struct runqueue *rq, const struct thread *t) __must_hold(&rq->lock)
-{
-	return rq->curr->prio == THREAD_PRIO_USER &&
-	       (rq->programs_turn || (rq->shares_turn && t->prio == THREAD_PRIO_REALTIME));
-}
-
 /* @t has just been queued: does it come before the thread that runs? */
 static bool goes_before_curr(const struct runqueue *rq, const struct thread *t)
 	__must_hold(&rq->lock)
@@ -328,7 +244,7 @@ static bool goes_before_curr(const struct runqueue *rq, const struct thread *t)
 	if (curr->is_idle)
 		return true;
 	if (t->prio != curr->prio)
-		return t->prio > curr->prio && !keeps_its_turn(rq, t);
+		return t->prio > curr->prio && !turns_keep(&rq->turns, curr->prio, t->prio);
 	return (t->prio == THREAD_PRIO_USER || t->prio == THREAD_PRIO_REALTIME) &&
 	       fair_preempts(&rq->fair[t->prio], &t->fair);
 }

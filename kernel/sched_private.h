@@ -10,6 +10,8 @@
 #include <kernel/percpu.h>
 #include <kernel/thread.h>
 
+#include "turns.h"
+
 /* A spinlock that lock_debug.c does not follow: see sched.c. */
 struct __capability("run queue lock") rq_lock {
 	uint32_t locked; /* atomic; RANK_RUNQUEUE */
@@ -30,10 +32,7 @@ struct runqueue {
 	struct thread *prev __guarded_by(&lock);  /* handed over by the switch */
 	bool prev_moves __guarded_by(&lock);      /* prev may not stay on this CPU */
 	bool resched_asked __guarded_by(&lock);   /* curr is to make way, whatever its class */
-	bool programs_turn __guarded_by(&lock);   /* programs go before all other classes */
-	int64_t owed_ns __guarded_by(&lock);      /* others' time, for which programs have waited */
-	bool shares_turn __guarded_by(&lock);     /* programs that share go before real time */
-	int64_t shares_owed_ns __guarded_by(&lock); /* real time's, for which they have waited */
+	struct turns turns __guarded_by(&lock);   /* of programs before higher classes */
 	struct fair_queue fair[NR_PRIOS] __guarded_by(&lock); /* by class; their curr is ours */
 };
 
