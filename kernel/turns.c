@@ -12,6 +12,7 @@ static void count_realtime(struct turns *t, uint32_t waiting, int64_t ns)
 {
 	if (!(waiting & SHARES)) {
 		t->shares_owed_ns = 0;
+		t->shares = false;
 		return;
 	}
 	t->shares_owed_ns = MIN(t->shares_owed_ns + ns, TURNS_MOST_NS);

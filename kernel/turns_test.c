@@ -52,8 +52,32 @@ static void programs_have_a_tenth_of_a_flood(struct ktest *t)
 	EXPECT_LT(t, looks, 50);
 }
 
+/* A program that sleeps in its turn gives it up: later, it waits for the next. */
+static void a_turn_ends_with_a_sleep(struct ktest *t)
+{
+	const uint32_t above[] = { THREAD_PRIO_REALTIME, THREAD_PRIO_NORMAL };
+
+	for (unsigned int i = 0; i < 2; i++) {
+		const uint32_t both = BIT(THREAD_PRIO_USER) | BIT(above[i]);
+
+		start();
+		run(both, 46 * MS);
+		EXPECT_EQ(t, ran[THREAD_PRIO_USER], MS);
+		run(BIT(above[i]), MS); /* it sleeps */
+		run(BIT(THREAD_PRIO_USER), MS);
+		EXPECT_FALSE(t, turns_keep(&turns, THREAD_PRIO_USER, above[i]));
+		looks = 0;
+		run(both, 45 * MS);
+		EXPECT_EQ(t, ran[THREAD_PRIO_USER], 2 * MS);
+		EXPECT_LT(t, looks, 3);
+		run(both, 5 * MS);
+		EXPECT_EQ(t, ran[THREAD_PRIO_USER], 7 * MS);
+	}
+}
+
 static const struct ktest_case turns_cases[] = {
 	KTEST(programs_have_a_tenth_of_a_flood),
+	KTEST(a_turn_ends_with_a_sleep),
 	{ 0 },
 };
 static const struct ktest_suite turns_suite = { .name = "kernel.turns", .cases = turns_cases };
