@@ -129,10 +129,11 @@ def test_a_links_target_is_no_command_of_debugfs(image, tmp_path, between):
 
 
 def test_large_files_stay_in_their_image(image, tmp_path):
-    """A tree's own may be sparse, and of any size; here they are as large as it goes, and larger."""
+    """A tree's own may be sparse, and of any size; here they are at the bound, and above it."""
     tree = tmp_path / "tree"
     (tree / "etc").mkdir(parents=True)
-    for name, size in (("hosts", MAX_SMALL + 1), ("hostname", MAX_SMALL), ("passwd", MAX_SMALL + 1)):
+    sizes = {"hosts": MAX_SMALL + 1, "hostname": MAX_SMALL, "passwd": MAX_SMALL + 1}
+    for name, size in sizes.items():
         (tree / "etc" / name).touch()
         os.truncate(tree / "etc" / name, size)
     files = image(tree)
