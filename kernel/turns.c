@@ -8,64 +8,64 @@
 
 #define SHARES BIT(THREAD_PRIO_USER)
 
-static void count_realtime(struct turns *t, uint32_t waiting, int64_t ns)
+static bool is_program(unsigned int prio)
 {
-	if (!(waiting & SHARES)) {
-		t->shares_owed_ns = 0;
-		t->shares = false;
-		return;
-	}
-	t->shares_owed_ns = MIN(t->shares_owed_ns + ns, TURNS_MOST_NS);
-	t->shares |= t->shares_owed_ns >= TURNS_FLOOD_NS;
+	return BIT(prio) & TURNS_PROGRAMS;
 }
 
-/* Programs that share have run for @ns, or none of them wants to. */
+/* Those whose turn it is to become have waited for @ns more. */
+static void wait_longer(int64_t *owed_ns, bool *turn, int64_t ns)
+{
+	*owed_ns = MIN(*owed_ns + ns, TURNS_MOST_NS);
+	*turn |= *owed_ns >= TURNS_FLOOD_NS;
+}
+
+static void pay_back(int64_t *owed_ns, bool *turn, int64_t ns)
+{
+	*owed_ns -= ns * (TURNS_PART - 1);
+	if (*owed_ns > 0)
+		return;
+	*owed_ns = *turn ? MAX(*owed_ns, -TURNS_MOST_NS) : 0;
+	*turn = false;
+}
+
+static void forget(int64_t *owed_ns, bool *turn)
+{
+	*owed_ns = 0;
+	*turn = false;
+}
+
+static void count_programs(struct turns *t, unsigned int prio, uint32_t waiting, int64_t ns)
+{
+	if (prio > THREAD_PRIO_REALTIME && (waiting & TURNS_PROGRAMS))
+		wait_longer(&t->owed_ns, &t->programs, ns);
+	else if (is_program(prio) && t->owed_ns > 0)
+		pay_back(&t->owed_ns, &t->programs, ns);
+	else /* they run, with none before them, or none wants to */
+		forget(&t->owed_ns, &t->programs);
+}
+
 static void count_shares(struct turns *t, unsigned int prio, uint32_t waiting, int64_t ns)
 {
-	if (prio == THREAD_PRIO_USER) {
-		t->shares_owed_ns -= ns * (TURNS_PART - 1);
-		if (t->shares_owed_ns <= 0) {
-			t->shares_owed_ns = t->shares ? MAX(t->shares_owed_ns, -TURNS_MOST_NS) : 0;
-			t->shares = false;
-		}
-	} else if (!(waiting & SHARES)) {
-		t->shares_owed_ns = 0;
-		t->shares = false;
-	}
-}
-
-static void count_flood(struct turns *t, unsigned int prio, uint32_t waiting, int64_t ns)
-{
-	if (prio == THREAD_PRIO_REALTIME) {
-		count_realtime(t, waiting, ns);
-	} else if (prio > THREAD_PRIO_USER && (waiting & SHARES)) {
-		t->owed_ns = MIN(t->owed_ns + ns, TURNS_MOST_NS);
-		t->programs |= t->owed_ns >= TURNS_FLOOD_NS;
-	} else if (prio == THREAD_PRIO_USER && t->owed_ns > 0) {
-		t->owed_ns -= ns * (TURNS_PART - 1);
-		if (t->owed_ns <= 0) {
-			t->owed_ns = t->programs ? MAX(t->owed_ns, -TURNS_MOST_NS) : 0;
-			t->programs = false;
-		}
-	} else {
-		/* They run, with none before them, or none wants to. */
-		t->owed_ns = 0;
-		t->programs = false;
-	}
+	if (prio == THREAD_PRIO_REALTIME && (waiting & SHARES))
+		wait_longer(&t->shares_owed_ns, &t->shares, ns);
+	else if (prio == THREAD_PRIO_USER && t->shares_owed_ns > 0)
+		pay_back(&t->shares_owed_ns, &t->shares, ns);
+	else if (prio == THREAD_PRIO_USER || !(waiting & SHARES))
+		forget(&t->shares_owed_ns, &t->shares);
 }
 
 void turns_charge(struct turns *t, unsigned int prio, uint32_t waiting, int64_t ns)
 {
-	if (prio > THREAD_PRIO_USER || t->owed_ns)
-		count_flood(t, prio, waiting, ns);
-	if (unlikely(t->shares_owed_ns))
-		count_shares(t, prio, waiting, ns);
+	count_programs(t, prio, waiting, ns);
+	count_shares(t, prio, waiting, ns);
 }
 
 bool turns_keep(const struct turns *t, unsigned int running, unsigned int woken)
 {
-	return running == THREAD_PRIO_USER &&
-	       (t->programs || (t->shares && woken == THREAD_PRIO_REALTIME));
+	if (woken == THREAD_PRIO_REALTIME)
+		return running == THREAD_PRIO_USER && t->shares;
+	return is_program(running) && t->programs;
 }
 
 static uint64_t until_turn(int64_t owed_ns)
@@ -82,9 +82,9 @@ uint64_t turns_left_ns(const struct turns *t, unsigned int running, uint32_t wai
 {
 	uint64_t ns = UINT64_MAX;
 
-	if (running > THREAD_PRIO_REALTIME && (waiting & SHARES))
+	if (running > THREAD_PRIO_REALTIME && (waiting & TURNS_PROGRAMS))
 		ns = until_turn(t->owed_ns);
-	if (t->programs && running == THREAD_PRIO_USER)
+	if (t->programs && is_program(running))
 		ns = MIN(ns, until_paid(t->owed_ns));
 	if (running == THREAD_PRIO_REALTIME && (waiting & SHARES))
 		ns = MIN(ns, until_turn(t->shares_owed_ns));

@@ -5,9 +5,9 @@
  *
  * Flow:	The kernel's own threads stay ahead, but while programs wait the time of the classes
  *		above them is counted.  After TURNS_FLOOD_NS of it programs go first, until they
- *		have had their part (TURNS_PART) of the CPU.  The same is counted of real-time
- *		threads, which are programs' as well: in a turn that is due because of them, threads
- *		of the kernel stay ahead.
+ *		have had their part (TURNS_PART) of the CPU: those with a real-time policy, and then
+ *		those that share.  The same is counted for the latter while real-time threads run:
+ *		in a turn that is due because of them, threads of the kernel stay ahead.
  * Invariants:	a turn is due only while its time is owed: it ends when that is paid back, and when
  *		none of those whose turn it is wants to run.
  */
@@ -19,12 +19,13 @@
 
 #define TURNS_FLOOD_NS ((int64_t)(45 * NSEC_PER_MSEC))
 #define TURNS_MOST_NS  (2 * TURNS_FLOOD_NS)
+#define TURNS_PROGRAMS (BIT(THREAD_PRIO_USER) | BIT(THREAD_PRIO_REALTIME))
 #define TURNS_PART     10 /* one part in so many is theirs under a flood */
 
 struct turns {
-	bool programs;          /* go before all other classes */
+	bool programs;          /* go before the kernel's threads */
 	bool shares;            /* programs that share go before real time */
-	int64_t owed_ns;        /* others' time, for which programs have waited */
+	int64_t owed_ns;        /* the kernel's time, for which programs have waited */
 	int64_t shares_owed_ns; /* real time's, for which those that share have waited */
 };
 
@@ -43,20 +44,20 @@ static inline bool turns_owed(const struct turns *t)
 /* Is it programs' turn before the kernel's threads, with those @ready? */
 static inline bool turns_programs_first(const struct turns *t, uint32_t ready)
 {
-	return unlikely(t->programs) && (ready & BIT(THREAD_PRIO_USER));
+	return unlikely(t->programs) && (ready & TURNS_PROGRAMS);
 }
 
 /* The class, of those that are @ready, whose thread runs next; at least one is. */
 static inline unsigned int turns_choose(const struct turns *t, uint32_t ready)
 {
-	const unsigned int highest = 31u - (unsigned int)__builtin_clz(ready);
+	unsigned int best;
 
 	if (turns_programs_first(t, ready))
+		ready &= TURNS_PROGRAMS;
+	best = 31u - (unsigned int)__builtin_clz(ready);
+	if (unlikely(t->shares) && best == THREAD_PRIO_REALTIME && (ready & BIT(THREAD_PRIO_USER)))
 		return THREAD_PRIO_USER;
-	if (unlikely(t->shares) && highest == THREAD_PRIO_REALTIME &&
-	    (ready & BIT(THREAD_PRIO_USER)))
-		return THREAD_PRIO_USER;
-	return highest;
+	return best;
 }
 
 /* Does a thread of class @running go on, although one of the higher class @woken is ready? */

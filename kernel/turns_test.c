@@ -75,9 +75,41 @@ static void a_turn_ends_with_a_sleep(struct ktest *t)
 	}
 }
 
+/* Real-time programs are programs: they have that part of the CPU, and leave some of it. */
+static void real_time_has_its_part_of_a_flood(struct ktest *t)
+{
+	start();
+	run(BIT(THREAD_PRIO_REALTIME) | BIT(THREAD_PRIO_NORMAL), 1000 * MS);
+	EXPECT_TRUE(t, about_a_tenth(ran[THREAD_PRIO_REALTIME], 1000 * MS));
+	EXPECT_LT(t, looks, 50);
+	start();
+	run(BIT(THREAD_PRIO_USER) | BIT(THREAD_PRIO_REALTIME) | BIT(THREAD_PRIO_HIGH), 10000 * MS);
+	EXPECT_TRUE(t,
+		    about_a_tenth(ran[THREAD_PRIO_USER] + ran[THREAD_PRIO_REALTIME], 10000 * MS));
+	EXPECT_TRUE(t, about_a_tenth(ran[THREAD_PRIO_USER], 1000 * MS));
+	EXPECT_LT(t, looks, 500);
+}
+
+/* A higher class wakes: the one that runs may go on. */
+static void a_turn_is_kept(struct ktest *t)
+{
+	start();
+	run(BIT(THREAD_PRIO_REALTIME) | BIT(THREAD_PRIO_NORMAL), 46 * MS);
+	EXPECT_TRUE(t, turns_keep(&turns, THREAD_PRIO_REALTIME, THREAD_PRIO_HIGH));
+	EXPECT_TRUE(t, turns_keep(&turns, THREAD_PRIO_USER, THREAD_PRIO_NORMAL));
+	EXPECT_FALSE(t, turns_keep(&turns, THREAD_PRIO_USER, THREAD_PRIO_REALTIME));
+	EXPECT_FALSE(t, turns_keep(&turns, THREAD_PRIO_NORMAL, THREAD_PRIO_HIGH));
+	start();
+	run(BIT(THREAD_PRIO_USER) | BIT(THREAD_PRIO_REALTIME), 46 * MS);
+	EXPECT_TRUE(t, turns_keep(&turns, THREAD_PRIO_USER, THREAD_PRIO_REALTIME));
+	EXPECT_FALSE(t, turns_keep(&turns, THREAD_PRIO_USER, THREAD_PRIO_NORMAL));
+}
+
 static const struct ktest_case turns_cases[] = {
 	KTEST(programs_have_a_tenth_of_a_flood),
 	KTEST(a_turn_ends_with_a_sleep),
+	KTEST(real_time_has_its_part_of_a_flood),
+	KTEST(a_turn_is_kept),
 	{ 0 },
 };
 static const struct ktest_suite turns_suite = { .name = "kernel.turns", .cases = turns_cases };
