@@ -5,16 +5,19 @@
  */
 #include <abi/poll.h>
 #include <kernel/thread.h>
+#include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <net/rpc.h>
 #include <processor/client/names.h>
 #include <processor/process/process.h>
 #include <processor/socket/queue.h>
+#include <processor/socket/remote.h>
 #include <processor/socket/scm.h>
 #include <processor/socket/unix_private.h>
 #include <processor/vfs/uio.h>
 #include <proto/pp.h>
+#include <shim/shim.h>
 
 #include "ipc_fake.h"
 #include "memverbs/sim.h"
@@ -253,6 +256,17 @@ static void full_server(struct ktest *t)
 	/* It fills again, by bytes this time, and the socket is closed with a sender waiting. */
 	sim_cmd("barrier 3 2");
 	sim_cmd("barrier 4 2");
+	/* There is no memory for the word of room: it is said later. */
+	shim_fail_alloc_after(0);
+	while (take(s, in, sizeof(in), MSG_DONTWAIT) == 60000)
+		;
+	pause_us(50 * 1000);
+	EXPECT_EQ(t, counter_of("socket.remote.unix_words"), 1);
+	shim_fail_alloc_after(-1);
+	EXPECT_EQ(t, take(s, in, sizeof(in), 0), 60000);
+	EXPECT_EQ(t, counter_of("socket.remote.unix_words"), 0);
+	sim_cmd("barrier 5 2");
+	sim_cmd("barrier 6 2");
 	socket_drop(s);
 	nothing_left(t);
 }
@@ -263,12 +277,31 @@ static void last_sender(void *arg)
 	*(ssize_t *)arg = send_name(*(struct socket **)((ssize_t *)arg + 1), NULL, out, 60000, 0);
 }
 
+struct last {
+	ssize_t ret;
+	struct socket *s;
+};
+
+/* Fill the queue, and have another thread wait for room. */
+static struct thread *fill_and_wait(struct ktest *t, struct last *last)
+{
+	struct thread *th;
+	uint32_t nr = 0;
+
+	while (send_name(last->s, NULL, out, 60000, MSG_DONTWAIT) > 0)
+		nr++;
+	EXPECT_GT(t, nr, 1);
+	EXPECT_LE(t, nr, 4);
+	th = thread_create("last", last_sender, last);
+	EXPECT_FALSE(t, IS_ERR(th));
+	while (!fake_sleepers(&last->s->wr_wait))
+		pause_us(1000);
+	return th;
+}
+
 static void full_client(struct ktest *t)
 {
-	struct {
-		ssize_t ret;
-		struct socket *s;
-	} last = { 0 };
+	struct last last = { 0 };
 	struct thread *th;
 	struct socket *s;
 	uint32_t nr = 0;
@@ -289,15 +322,13 @@ static void full_client(struct ktest *t)
 	EXPECT_TRUE(t, may_write(s));
 	EXPECT_EQ(t, send_name(s, NULL, "abc", 3, 0), 3);
 	sim_cmd("barrier 3 2");
-	for (nr = 0; send_name(s, NULL, out, 60000, MSG_DONTWAIT) > 0; nr++)
-		;
-	EXPECT_GT(t, nr, 1);
-	EXPECT_LE(t, nr, 4);
-	th = thread_create("last", last_sender, &last);
-	ASSERT_FALSE(t, IS_ERR(th));
-	while (!fake_sleepers(&s->wr_wait))
-		pause_us(1000);
+	th = fill_and_wait(t, &last);
 	sim_cmd("barrier 4 2");
+	thread_join(th);
+	EXPECT_EQ(t, last.ret, 60000);
+	sim_cmd("barrier 5 2");
+	th = fill_and_wait(t, &last);
+	sim_cmd("barrier 6 2");
 	thread_join(th);
 	EXPECT_EQ(t, last.ret, -ECONNREFUSED);
 	socket_drop(s);
@@ -391,11 +422,127 @@ static void hostile_messages_are_refused(struct ktest *t)
 	run(t, hostile_server, hostile_client);
 }
 
+/* --- a processor that does not hear -------------------------------------------------------- */
+
+#define MUTE 3u
+
+static void three_start(struct ktest *t, const struct rpc_handler *handlers, size_t nr)
+{
+	fake_task(0);
+	rpc_node_start(t, NODE_ROLE_PROCESSOR, handlers, nr);
+	if (!nr)
+		ASSERT_EQ(t, remote_init(), 0);
+	for (uint32_t id = SERVER; id <= MUTE; id++) {
+		if (id != sim_node_id())
+			peer_add_role(t, id, NODE_ROLE_PROCESSOR);
+	}
+	sim_cmd("barrier 0 3");
+}
+
+static void mute_server(struct ktest *t)
+{
+	struct socket *s;
+
+	three_start(t, NULL, 0);
+	s = dgram(t, "@dg hostile");
+	sim_cmd("barrier 1 3");
+	sim_cmd("barrier 2 3"); /* the queue is full, and it has many words to hear */
+	EXPECT_GE(t, counter_of("socket.remote.unix_words"), 4096 - 32);
+	sim_cmd("barrier 3 3"); /* a sender waits on the other processor */
+	while (take(s, in, sizeof(in), MSG_DONTWAIT) == 5)
+		;
+	EXPECT_EQ(t, take(s, in, sizeof(in), 0), 2);
+	EXPECT_GE(t, counter_of("socket.remote.unix_words"), 4096 - 32);
+	remote_node_gone(MUTE, rpc_node_incarn(MUTE));
+	EXPECT_EQ(t, counter_of("socket.remote.unix_words"), 0);
+	sim_cmd("barrier 4 3");
+	socket_drop(s);
+	sim_cmd("barrier 5 3");
+}
+
+static void good_sender(void *arg)
+{
+	struct last *last = arg;
+
+	fake_task(0);
+	last->ret = send_name(last->s, "@dg hostile", "ab", 2, 0);
+}
+
+static void mute_other(struct ktest *t)
+{
+	struct last last = { 0 };
+	struct thread *th;
+
+	three_start(t, NULL, 0);
+	sim_cmd("barrier 1 3");
+	sim_cmd("barrier 2 3");
+	last.s = dgram(t, "");
+	th = thread_create("sender", good_sender, &last);
+	ASSERT_FALSE(t, IS_ERR(th));
+	while (!fake_sleepers(&last.s->wr_wait))
+		pause_us(1000);
+	sim_cmd("barrier 3 3");
+	thread_join(th);
+	EXPECT_EQ(t, last.ret, 2);
+	sim_cmd("barrier 4 3");
+	socket_drop(last.s);
+	sim_cmd("barrier 5 3");
+}
+
+/* It does not answer. */
+static enum rpc_handler_result hears_nothing(struct rpc_request *req, void *arg)
+{
+	return RPC_DONE;
+}
+
+static void mute_sender(struct ktest *t)
+{
+	static const struct rpc_handler handlers[] = {
+		{ PP_UNIX_ROOM, 0, "mute", hears_nothing },
+	};
+	const struct sock_addr addr = name("@dg hostile");
+	struct pp_unix_datagram_req r = { .vnode = PROTO_VNODE_ROOT, .len = 5, .pid = 1 };
+	uint32_t taken = 0, full = 0;
+	int err;
+
+	three_start(t, handlers, ARRAY_SIZE(handlers));
+	sim_cmd("barrier 1 3");
+	names_hash(addr.un.path, addr.len - UNIX_PATH_OFFSET, r.key);
+	/* Each from another sender, or so it says. */
+	for (r.sender = 1; r.sender < 8000; r.sender++) {
+		err = say(&r, 5);
+		taken += !err;
+		full += err == -EAGAIN;
+		if (err && err != -EAGAIN)
+			break;
+	}
+	EXPECT_EQ(t, err, -ENOBUFS);
+	EXPECT_EQ(t, taken, UNIX_DGRAM_QUEUE + 1);
+	EXPECT_GE(t, full, 4096);
+	EXPECT_LE(t, full, 6 * 1024);
+	sim_cmd("barrier 2 3");
+	sim_cmd("barrier 3 3");
+	sim_cmd("barrier 4 3");
+	sim_cmd("barrier 5 3");
+}
+
+static void one_that_does_not_hear_keeps_no_other_waiting(struct ktest *t)
+{
+	const struct sim_node nodes[] = {
+		{ .id = SERVER, .fn = mute_server },
+		{ .id = CLIENT, .fn = mute_other },
+		{ .id = MUTE, .fn = mute_sender },
+	};
+
+	sim_run(t, nodes, ARRAY_SIZE(nodes), 60);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(datagrams_have_names_and_sizes),
 	KTEST(peers_are_as_on_one_processor),
 	KTEST(a_full_queue_is_waited_for),
 	KTEST(hostile_messages_are_refused),
+	KTEST(one_that_does_not_hear_keeps_no_other_waiting),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "socket.remote_dgram", .cases = cases };

@@ -831,7 +831,7 @@ void remote_node_gone(uint32_t node, uint32_t incarn)
 		remote_leave(c); /* also of one that was closed meanwhile */
 		remote_put(c);
 	}
-	unix_far_node_gone();
+	unix_far_node_gone(node, incarn);
 }
 
 int remote_init(void)

@@ -9,13 +9,17 @@
  *		connect() asks in the same way whether datagrams would be taken.
  * Invariants:	a socket that has sent to another processor is in the table of ids until it is
  *		released. unix_socket.full_at is the value of .rooms before a datagram was refused
- *		for want of room, so word of room that comes first is not missed.
+ *		for want of room, so word of room that comes first is not missed. A word of room is
+ *		kept until it is on its way or the processor has left: what waits for it may have no
+ *		other reason to look. One that takes no more words keeps no other from hearing.
  * Locking:	ids.lock and words.lock (RANK_SPIN_MONITOR). The list of waiting senders of a
  *		receiver, and a socket's far peer, are under socket.lock, inside which those lie.
  *		unix_socket.peer_lock is outside, as in unix_dgram.c.
  * Context:	task, but for what answers requests (workers) and word of room (polling).
  * Failure:	a processor that leaves has no sockets: ECONNREFUSED; all that wait look again. Of
- *		senders that wait for one socket WAITERS_MAX are noted: the others look again.
+ *		senders that wait for one socket WAITERS_MAX are noted: the others look again. A
+ *		processor with WORDS_MAX words to hear, or more, is answered ENOBUFS instead of
+ *		being noted.
  * Limits:	open files do not travel: EOPNOTSUPP. A datagram has UNIX_FAR_MAX bytes at
  *		most: EMSGSIZE.
  * See:		docs/design/sockets.md, docs/protocol/pp.md
@@ -24,6 +28,7 @@
 #include <kernel/panic.h>
 #include <kernel/random.h>
 #include <kernel/time.h>
+#include <kernel/timer.h>
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/hash.h>
@@ -41,16 +46,30 @@
 #include "unix_remote.h"
 #include "unix_remote_private.h"
 
-#define BUCKETS     256u
-#define WAITERS_MAX 1024u
+#define BUCKETS       256u
+#define HEARERS       64u /* buckets of processors */
+#define WAITERS_MAX   1024u
+#define WORDS_MAX     4096u
+#define WORDS_A_ROUND 64u                  /* to one processor, before the next one's turn */
+#define WORDS_PAUSE   (20 * NSEC_PER_MSEC) /* before they are tried again */
 
 COUNTER(far_sent, "socket.remote.unix_datagrams", "AF_UNIX datagrams to other processors");
 COUNTER(far_full, "socket.remote.unix_datagrams_full", "of those, refused for want of room");
 
+/* A processor with such senders. It stays when that one leaves: there are few. */
+struct hearer {
+	struct hlist_node link; /* const after it is added at the head */
+	uint32_t node;          /* const */
+	uint32_t nr;            /* words.lock: of the words, with one that is being sent */
+	bool blocked;           /* atomic: the next answer of it is to wake the worker */
+	struct list_head words; /* words.lock: it is to hear of them, the eldest first */
+};
+
 /* A sender elsewhere that waits for room in a socket's queue. */
 struct unix_waiter {
-	struct list_head link; /* the socket's lock */
-	uint32_t node;
+	struct list_head link; /* the socket's lock; words.lock: it is to hear */
+	struct hearer *at;
+	uint32_t incarn; /* of that processor */
 	uint64_t id;
 };
 
@@ -64,13 +83,35 @@ static struct {
 /* Senders elsewhere that are to hear of room. */
 static struct {
 	struct spinlock lock; /* RANK_SPIN_MONITOR */
-	struct list_head list __guarded_by(&lock);
+	struct hlist_head by_node[HEARERS] __guarded_by(&lock);
+	uint64_t nr;          /* lock, read without it: of all words */
 	struct workqueue *wq; /* const after start */
 	struct work work;
+	struct timer timer;
 } words = {
 	.lock = SPINLOCK_INIT("words of room", RANK_SPIN_MONITOR),
-	.list = LIST_HEAD_INIT(words.list),
 };
+
+static uint64_t gauge_words(void)
+{
+	return READ_ONCE(words.nr);
+}
+GAUGE(far_words, "socket.remote.unix_words", "words of room that are not on their way yet",
+      gauge_words);
+
+static struct hlist_head *hearers_of(uint32_t node) __must_hold(&words.lock)
+{
+	assert_spin_held(&words.lock);
+	return &words.by_node[node % HEARERS];
+}
+
+/* @n more words for @h, or less. */
+static void count_words(struct hearer *h, int n) __must_hold(&words.lock)
+{
+	assert_spin_held(&words.lock);
+	h->nr += (uint32_t)n;
+	WRITE_ONCE(words.nr, words.nr + (uint64_t)(int64_t)n);
+}
 
 /* --- senders of this processor ------------------------------------------------------------ */
 
@@ -117,10 +158,34 @@ void unix_far_room(uint64_t id)
 	spin_unlock(&ids.lock);
 }
 
-void unix_far_node_gone(void)
+/* That incarnation is to hear of nothing any more. */
+static void cut_words(uint32_t node, uint32_t incarn)
+{
+	struct unix_waiter *w, *next;
+	struct hearer *h;
+	LIST_HEAD(gone);
+
+	spin_lock(&words.lock);
+	hlist_for_each_entry(h, hearers_of(node), link) {
+		if (h->node != node)
+			continue;
+		list_for_each_entry_safe(w, next, &h->words, link) {
+			if (w->incarn == incarn) {
+				list_move_tail(&w->link, &gone);
+				count_words(h, -1);
+			}
+		}
+	}
+	spin_unlock(&words.lock);
+	list_for_each_entry_safe(w, next, &gone, link)
+		kmem_free(w);
+}
+
+void unix_far_node_gone(uint32_t node, uint32_t incarn)
 {
 	struct unix_socket *u;
 
+	cut_words(node, incarn);
 	spin_lock(&ids.lock);
 	for (uint32_t i = 0; i < BUCKETS; i++) {
 		hlist_for_each_entry(u, &ids.by_id[i], by_id)
@@ -371,46 +436,168 @@ static bool is_full_locked(const struct socket *to, uint64_t cost) __must_hold(&
 	       (to->nr_queued && to->queued + cost > READ_ONCE(to->rcvbuf));
 }
 
-/* Note @w, unless the sender is noted. False: it is not used. */
-static bool note_locked(struct socket *to, struct unix_waiter *w) __must_hold(&to->lock)
+/* NULL: no memory. */
+static struct hearer *hearer_of(uint32_t node)
+{
+	struct hearer *h, *fresh = NULL;
+
+	for (;;) {
+		spin_lock(&words.lock);
+		hlist_for_each_entry(h, hearers_of(node), link) {
+			if (h->node == node)
+				break;
+		}
+		if (!h && fresh) {
+			hlist_add_head(&fresh->link, hearers_of(node));
+			h = fresh;
+			fresh = NULL;
+		}
+		spin_unlock(&words.lock);
+		if (h || fresh)
+			break;
+		fresh = kzalloc(sizeof(*fresh));
+		if (!fresh)
+			return NULL;
+		fresh->node = node;
+		list_init(&fresh->words);
+	}
+	kfree(fresh);
+	return h;
+}
+
+static bool hears_enough(const struct hearer *h)
+{
+	bool enough;
+
+	spin_lock(&words.lock);
+	enough = h->nr >= WORDS_MAX;
+	spin_unlock(&words.lock);
+	return enough;
+}
+
+/*
+ * Note *@w, unless the sender is noted. -EAGAIN: it hears of room; *@w is NULL if it is used.
+ * -ENOBUFS: its processor has not heard WORDS_MAX earlier words.
+ */
+static int note_locked(struct socket *to, struct unix_waiter **w) __must_hold(&to->lock)
 {
 	struct unix_socket *u = unix_of(to);
 	const struct unix_waiter *at;
 
 	assert_spin_held(&to->lock);
 	list_for_each_entry(at, &u->waiters, link) {
-		if (at->node == w->node && at->id == w->id)
-			return false;
+		if (at->at == (*w)->at && at->id == (*w)->id)
+			return -EAGAIN;
 	}
-	list_add_tail(&w->link, &u->waiters);
+	if (hears_enough((*w)->at))
+		return -ENOBUFS;
+	list_add_tail(&(*w)->link, &u->waiters);
 	__atomic_store_n(&u->nr_waiters, u->nr_waiters + 1, __ATOMIC_RELEASE);
-	return true;
+	*w = NULL;
+	return -EAGAIN;
+}
+
+static struct unix_waiter *take_word(struct hearer *h)
+{
+	struct unix_waiter *w;
+
+	spin_lock(&words.lock);
+	w = list_first_entry_or_null(&h->words, struct unix_waiter, link);
+	if (w)
+		list_del(&w->link);
+	spin_unlock(&words.lock);
+	return w;
+}
+
+/* How it stands with the words to one processor, after some have been sent. */
+enum told {
+	TOLD_ALL,
+	TOLD_SOME,
+	TOLD_LATER, /* the next one cannot be sent now */
+};
+
+static enum told tell_some(struct hearer *h)
+{
+	struct unix_waiter *w;
+	int err;
+
+	for (uint32_t i = 0; i < WORDS_A_ROUND; i++) {
+		w = take_word(h);
+		if (!w)
+			return TOLD_ALL;
+		err = unix_net_tell_room(h->node, w->id, h);
+		/* A slot that is free by now is not told of; one that gets free later is. */
+		if (err && !__atomic_exchange_n(&h->blocked, true, __ATOMIC_SEQ_CST))
+			err = unix_net_tell_room(h->node, w->id, h);
+		spin_lock(&words.lock);
+		if (err)
+			list_add(&w->link, &h->words);
+		else
+			count_words(h, -1);
+		spin_unlock(&words.lock);
+		if (err)
+			return TOLD_LATER;
+		kmem_free(w);
+	}
+	return TOLD_SOME;
+}
+
+/* Hearers never go, and new ones come at the head: their lists are walked without the lock. */
+static struct hlist_node *first_hearer(uint32_t bucket)
+{
+	struct hlist_node *first;
+
+	spin_lock(&words.lock);
+	first = words.by_node[bucket].first;
+	spin_unlock(&words.lock);
+	return first;
 }
 
 static void word_work(struct work *work)
 {
-	struct unix_waiter *w;
+	bool again = false, more;
+	enum told told;
 
-	for (;;) {
-		spin_lock(&words.lock);
-		w = list_first_entry_or_null(&words.list, struct unix_waiter, link);
-		if (w)
-			list_del(&w->link);
-		spin_unlock(&words.lock);
-		if (!w)
-			return;
-		unix_net_tell_room(w->node, w->id);
-		kmem_free(w);
-	}
+	do {
+		more = false;
+		for (uint32_t i = 0; i < HEARERS; i++) {
+			for (struct hlist_node *n = first_hearer(i); n; n = n->next) {
+				told = tell_some(container_of(n, struct hearer, link));
+				more |= told == TOLD_SOME;
+				again |= told == TOLD_LATER;
+			}
+		}
+	} while (more);
+	if (again)
+		timer_set(&words.timer, time_after_ns(WORDS_PAUSE));
+}
+
+/* Interrupt. */
+static void words_again(void *arg)
+{
+	(void)work_queue(words.wq, &words.work);
+}
+
+void unix_far_slot_free(void *hearer)
+{
+	struct hearer *h = hearer;
+
+	if (__atomic_exchange_n(&h->blocked, false, __ATOMIC_SEQ_CST))
+		words_again(NULL);
 }
 
 /* All of @list are to hear that there is room. */
 static void tell_waiters(struct list_head *list)
 {
+	struct unix_waiter *w, *next;
+
 	if (list_empty(list))
 		return;
 	spin_lock(&words.lock);
-	list_splice_tail(list, &words.list);
+	list_for_each_entry_safe(w, next, list, link) {
+		list_move_tail(&w->link, &w->at->words);
+		count_words(w->at, 1);
+	}
 	spin_unlock(&words.lock);
 	(void)work_queue(words.wq, &words.work); /* it may be queued already */
 }
@@ -432,7 +619,7 @@ void unix_far_wake(struct socket *s, bool anyway)
 	tell_waiters(&list);
 }
 
-/* Into the queue of @to. -EAGAIN: it is full; *@w was noted then, unless it is still there. */
+/* Into the queue of @to. -EAGAIN, -ENOBUFS: it is full; *@w was noted, unless it is still there. */
 static int enqueue(struct socket *to, const struct unix_far_letter *in, struct sock_msg *msg,
 		   struct unix_waiter **w)
 {
@@ -440,11 +627,8 @@ static int enqueue(struct socket *to, const struct unix_far_letter *in, struct s
 
 	spin_lock(&to->lock);
 	err = refusal_locked(to, in);
-	if (!err && is_full_locked(to, msg->cost)) {
-		err = -EAGAIN;
-		if (note_locked(to, *w))
-			*w = NULL;
-	}
+	if (!err && is_full_locked(to, msg->cost))
+		err = note_locked(to, w);
 	if (!err)
 		sock_queue_push_locked(to, msg);
 	spin_unlock(&to->lock);
@@ -456,13 +640,14 @@ static int take_letter(struct socket *to, const struct unix_far_letter *in)
 	struct kmem_account *account = kmem_account_of(to);
 	struct unix_waiter *w = kmem_alloc(account, sizeof(*w));
 	struct unix_far *name = kmem_alloc(account, sizeof(*name));
+	struct hearer *at = hearer_of(in->node);
 	struct sock_msg *msg = NULL;
 	int err = -ENOBUFS;
 
-	if (w && name)
+	if (w && name && at)
 		msg = sock_msg_copy_of(in->data, in->len, account);
 	if (msg && !IS_ERR(msg)) {
-		*w = (struct unix_waiter){ .node = in->node, .id = in->sender };
+		*w = (struct unix_waiter){ .at = at, .incarn = in->incarn, .id = in->sender };
 		*name = in->name;
 		msg->aux = name;
 		msg->cred = in->cred;
@@ -503,6 +688,7 @@ int unix_far_receive(const struct unix_far_letter *in)
 int unix_far_start(void)
 {
 	work_init(&words.work, word_work);
+	timer_init(&words.timer, words_again, NULL);
 	words.wq = workqueue_create("unix room", 1);
 	return IS_ERR(words.wq) ? (int)PTR_ERR(words.wq) : 0;
 }

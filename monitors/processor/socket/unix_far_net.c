@@ -140,19 +140,30 @@ int unix_letter_send(uint32_t node, struct unix_letter *l)
 	return err;
 }
 
-void unix_net_tell_room(uint32_t node, uint64_t id)
+static void room_answered(struct rpc_call *call)
+{
+	unix_far_slot_free(call->arg);
+}
+
+int unix_net_tell_room(uint32_t node, uint64_t id, void *hearer)
 {
 	const struct pp_unix_room m = { .sender = id };
 	struct pp_unix_room_wire w;
 	struct rpc_call *call;
+	int err;
 
 	pp_unix_room_encode(&m, &w);
 	call = rpc_call_create(node, RPC_CLASS_CONTROL, PP_UNIX_ROOM, &w, sizeof(w));
 	if (!call)
-		return; /* no memory: the sender hears it with the next refusal */
-	if (rpc_call_submit_wait(call, WAIT_FOREVER))
-		pr_debug("node %u has left, with a socket that waited for room\n", node);
+		return -ENOMEM;
+	call->done = room_answered;
+	call->arg = hearer;
+	err = rpc_call_submit(call);
 	rpc_call_put(call);
+	if (err != -EHOSTDOWN && err != -ESTALE)
+		return err;
+	pr_debug("node %u has left, with a socket that waited for room\n", node);
+	return 0;
 }
 
 /* --- datagrams and words of other processors ---------------------------------------------- */
@@ -162,6 +173,7 @@ static void letter_of(const struct rpc_request *req, const struct pp_unix_datagr
 {
 	*out = (struct unix_far_letter){
 		.node = rpc_request_peer(req),
+		.incarn = rpc_request_incarn(req),
 		.sender = r->sender,
 		.asks = r->flags & PP_UNIX_ASKS,
 		.cred = { r->pid, r->uid, r->gid },

@@ -37,5 +37,5 @@ int unix_far_find(struct socket *s, const struct sock_addr *addr, struct unix_fa
 	__must_check;
 /* The queue of @s may have room again; @anyway: all that wait for it are to look. */
 void unix_far_wake(struct socket *s, bool anyway);
-/* A processor has left: who waits for room looks again. */
-void unix_far_node_gone(void);
+/* A processor has left: who waits for room looks again, and it hears of none. */
+void unix_far_node_gone(uint32_t node, uint32_t incarn);

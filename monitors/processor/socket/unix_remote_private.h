@@ -44,7 +44,7 @@ int unix_remote_find(const struct socket *s, const uint8_t key[16], bool is_path
 
 /* A datagram that has come from another processor. */
 struct unix_far_letter {
-	uint32_t node;
+	uint32_t node, incarn;
 	uint64_t sender; /* the id of its socket there */
 	bool asks;       /* there are no bytes: would it be taken? */
 	uint8_t key[16], from_key[16];
@@ -56,6 +56,8 @@ struct unix_far_letter {
 
 /* -ECONNREFUSED, -EPERM, -EPIPE, -ENOBUFS; -EAGAIN: the sender hears of room later. */
 int unix_far_receive(const struct unix_far_letter *in) __must_check;
+/* Words of room may be sent again to the one that unix_net_tell_room() was given. Polling. */
+void unix_far_slot_free(void *hearer);
 /* There is room for this processor's socket with that id; an unknown one is allowed. Polling. */
 void unix_far_room(uint64_t id);
 int unix_far_start(void) __must_check;
@@ -67,12 +69,16 @@ int unix_far_start(void) __must_check;
 struct uio;
 /*
  * A datagram with the bytes of @uio (NULL: it only asks), and with what @head says but for node,
- * data and len. ERR_PTR(-ENOBUFS, -EFAULT).
+ * incarn, data and len. ERR_PTR(-ENOBUFS, -EFAULT).
  */
 struct unix_letter *unix_letter_write(const struct unix_far_letter *head, struct uio *uio);
 /* The answer of @node, or the transport's errno; -EINTR: the thread is to be killed. */
 int unix_letter_send(uint32_t node, struct unix_letter *l) __must_check;
 void unix_letter_put(struct unix_letter *l);
-/* Tell @node that there is room for its socket @id. Waits for a free slot. */
-void unix_net_tell_room(uint32_t node, uint64_t id);
+/*
+ * Tell @node that there is room for its socket @id. 0: also if it has left. -EAGAIN: it has no free
+ * slot; -ENOMEM, or another errno: it is to be told later. unix_far_slot_free(@hearer) runs with
+ * the answer.
+ */
+int unix_net_tell_room(uint32_t node, uint64_t id, void *hearer) __must_check;
 int unix_far_net_init(void) __must_check;
