@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 """/etc/hosts, hostname and resolv.conf of trees: what they say, and that the tree keeps its own."""
 
+import base64
 import os
 import subprocess
 
 import pytest
-from tessera_launcher import netfiles
+from tessera_launcher import cache, disk, host, layer, netfiles
 from tessera_launcher.errors import LaunchError
 from tessera_launcher.ext4files import MAX_SMALL, Files, Plain
+from tessera_launcher.options import parse_run
 
 HOST = """\
 # comment
@@ -147,3 +149,58 @@ def test_large_files_stay_in_their_image(image, tmp_path):
     with pytest.raises(LaunchError, match="/etc/passwd is larger than 1 MiB"):
         files.read("/etc/passwd")
     assert files.check("-n")[0] == 0
+
+
+OLD = {"data": base64.b64encode(b"old").decode(), "mode": 0o644, "owner": [0, 0]}
+REMEMBERED = {"/etc/hostname": None, "/etc/hosts": OLD,
+              "/etc/resolv.conf": {"link": "../x", "owner": [0, 0]}}  # fmt: skip
+
+
+@pytest.mark.parametrize("etc", ["nothing", "file", "link"])
+def test_nothing_comes_back_into_what_is_no_directory(image, tmp_path, etc):
+    tree = tmp_path / "tree"
+    (tree / "other").mkdir(parents=True)
+    if etc == "file":
+        (tree / "etc").write_text("theirs")
+    elif etc == "link":
+        (tree / "etc").symlink_to("other")
+    files = image(tree)
+    assert netfiles.restore(files, REMEMBERED) == [
+        f"{p}: /etc is no directory any more" for p in ("/etc/hosts", "/etc/resolv.conf")]
+    assert [files.kind(p) for p in ("/hosts", "/resolv.conf", "/other/hosts")] == [None] * 3
+    assert files.check("-n")[0] == 0
+
+
+def test_what_can_come_back_does(image, tmp_path):
+    """One name has become a directory, and one has a document that makes no sense here."""
+    tree = tmp_path / "tree"
+    (tree / "etc" / "hosts").mkdir(parents=True)
+    files = image(tree)
+    bad = {"link": "a\nb", "owner": [0, 0]}
+    first, second = netfiles.restore(files, REMEMBERED | {"/etc/hostname": bad})
+    assert first.startswith("/etc/hostname: ") and "line breaks" in first
+    assert second == "/etc/hosts: has become something else"
+    assert files.take("/etc/resolv.conf")["link"] == "../x"
+    assert files.kind("/etc/hosts") == "directory"
+
+
+def test_a_commit_gets_its_name_whatever_has_become_of_etc(image, tmp_path):
+    """The programs have removed /etc; the rest of their work is in the image."""
+    tree, new = tmp_path / "tree", tmp_path / "new.img"
+    tree.mkdir()
+    (tree / "work").write_text("done")
+    image(tree)
+    layer.create(str(tmp_path / "layer"), str(tmp_path / "image"))
+    run = host.Host(parse_run(["--rootfs", str(tree), "--commit", str(new), "p"]))
+    with open(tmp_path / "image", "rb") as base:
+        run.base = cache.Entry("", base.name, {"net": REMEMBERED}, base.fileno())
+        with disk.Held(str(tmp_path / "layer"), writable=True) as run.held:
+            run.disk = disk.Disk(run.held.path, disk.QCOW2, writable=True)
+            with pytest.raises(LaunchError) as said:
+                run.bring_out()
+    why = "/etc is no directory any more"
+    assert str(said.value) == (
+        f"--commit: {new} is made, but /etc/hosts: {why}; /etc/resolv.conf: {why}"
+    )
+    with disk.Held(str(new), writable=False) as held, Files(held) as files:
+        assert files.read("/work") == "done" and files.check("-n")[0] == 0

@@ -265,8 +265,13 @@ class Host:
                 except LaunchError as err:
                     failed = failed or LaunchError(f"{option}: {err}")
             if self.o.commit:
-                netfiles.restore(files, self.base.about.get("net", {}) if self.base else {})
+                about = self.base.about if self.base else {}
+                trouble = netfiles.restore(files, about.get("net", {}))
                 self._name_commit(held)
+                if trouble:
+                    failed = failed or LaunchError(
+                        f"--commit: {one_line(self.o.commit)} is made, but {'; '.join(trouble)}"
+                    )
             if failed:
                 raise failed
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import ipaddress
+import posixpath
 import re
 
 from .errors import LaunchError
@@ -116,14 +117,32 @@ def _described(files: Files, path: str) -> dict | None:
     return taken if data is None else taken | {"data": base64.b64encode(data).decode()}
 
 
-def restore(files: Files, before: dict) -> None:
-    """The tree's own files, in place of whatever is there now."""
+def restore(files: Files, before: dict) -> list[str]:
+    """The tree's own files, in place of whatever files and links are there now. A line for each
+    path where that cannot be: what programs have made of it stays.
+    """
+    trouble = []
     for path, was in sorted(before.items()):
-        if files.kind(path) not in (None, "regular", "symlink"):
-            raise LaunchError(f"{path} has become something else")
+        try:
+            _restore_one(files, path, was)
+        except OSError as err:
+            trouble.append(f"{path}: {err.strerror}")
+        except LaunchError as err:
+            trouble.append(f"{path}: {err}")
+    return trouble
+
+
+def _restore_one(files: Files, path: str, was: dict | None) -> None:
+    where = posixpath.dirname(path)
+    if files.kind(where) != "directory":  # debugfs would write to the root
         if was is None:
-            files.remove(path)
-        elif "link" in was:
-            files.put_link(path, was["link"], tuple(was["owner"]))
-        else:
-            files.put(path, base64.b64decode(was["data"]), was["mode"], tuple(was["owner"]))
+            return
+        raise LaunchError(f"{where} is no directory any more")
+    if files.kind(path) not in (None, "regular", "symlink"):
+        raise LaunchError("has become something else")
+    if was is None:
+        files.remove(path)
+    elif "link" in was:
+        files.put_link(path, was["link"], tuple(was["owner"]))
+    else:
+        files.put(path, base64.b64decode(was["data"]), was["mode"], tuple(was["owner"]))
