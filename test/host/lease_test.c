@@ -212,6 +212,7 @@ static void small_mappings_at_their_places(struct ktest *t)
 	struct aspace *as = start();
 	const uint64_t base = FAKE_MAP_START + BYTES(16);
 	const unsigned int calls = fake_map_calls;
+	uint64_t free_place;
 
 	for (uint64_t i = 0; i < 300; i++)
 		EXPECT_EQ(t,
@@ -219,6 +220,10 @@ static void small_mappings_at_their_places(struct ktest *t)
 			  (long)(base + BYTES(4 * i)));
 	EXPECT_LE(t, fake_map_calls, calls + 20);
 	EXPECT_EQ(t, map(base + BYTES(3), 2, RW, MAP_FIXED_NOREPLACE), -EEXIST);
+	/* The holes stay the program's: nothing that leaves the choice to us lands between them. */
+	free_place = (uint64_t)map(0, 2, RW, 0);
+	EXPECT_TRUE(t, free_place < base || free_place >= base + BYTES(4 * 300));
+	EXPECT_EQ(t, unmap(free_place, 2), 0);
 	for (uint64_t i = 0; i < 300; i++) {
 		EXPECT_EQ(t, put(as, base + BYTES(4 * i + 1), i), i % 3 ? -EACCES : 0);
 		EXPECT_EQ(t, get(as, base + BYTES(4 * i + 2)), -EFAULT);

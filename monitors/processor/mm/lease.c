@@ -72,7 +72,8 @@ static void gap_remove_locked(struct aspace *as, struct lease *l, uint32_t i)
 }
 
 /* [start, end) becomes a gap, or part of one or two that it touches. */
-static void gap_add_locked(struct aspace *as, struct lease *l, vaddr_t start, vaddr_t end)
+static void gap_add_locked(struct aspace *as, struct lease *l, vaddr_t start, vaddr_t end,
+			   bool chosen)
 {
 	uint32_t i;
 
@@ -81,17 +82,20 @@ static void gap_add_locked(struct aspace *as, struct lease *l, vaddr_t start, va
 	ASSERT(i == l->nr || l->gaps[i].start >= end);
 	if (i < l->nr && l->gaps[i].start == end) {
 		end = l->gaps[i].end;
+		chosen |= l->gaps[i].chosen;
 		gap_remove_locked(as, l, i);
 	}
 	if (i > 0 && l->gaps[i - 1].end == start) {
 		i--;
 		start = l->gaps[i].start;
+		chosen |= l->gaps[i].chosen;
 		gap_remove_locked(as, l, i);
 	}
 	BUG_ON(l->nr == LEASE_GAPS); /* lease_gap_fits() */
 	memmove(&l->gaps[i + 1], &l->gaps[i], (l->nr - i) * sizeof(l->gaps[0]));
 	l->gaps[i].start = start;
 	l->gaps[i].end = end;
+	l->gaps[i].chosen = chosen;
 	l->nr++;
 	l->bytes += end - start;
 }
@@ -108,12 +112,13 @@ static void gap_take_locked(struct aspace *as, struct lease *l, vaddr_t start, v
 	i = gap_above_locked(as, l, start);
 	while (i < l->nr && l->gaps[i].start < end) {
 		const vaddr_t low = l->gaps[i].start, high = l->gaps[i].end;
+		const bool chosen = l->gaps[i].chosen;
 
 		gap_remove_locked(as, l, i);
 		if (low < start)
-			gap_add_locked(as, l, low, start);
+			gap_add_locked(as, l, low, start, chosen);
 		if (high > end)
-			gap_add_locked(as, l, end, high);
+			gap_add_locked(as, l, end, high, chosen);
 		i = gap_above_locked(as, l, start);
 	}
 }
@@ -145,11 +150,11 @@ bool lease_gap_fits(struct aspace *as, vaddr_t start, vaddr_t end)
 	return fits;
 }
 
-void lease_gap_add(struct aspace *as, vaddr_t start, vaddr_t end)
+void lease_gap_add(struct aspace *as, vaddr_t start, vaddr_t end, bool chosen)
 {
 	assert_mutex_held(&as->map_lock);
 	spin_lock(&as->lock);
-	gap_add_locked(as, as->lease, start, end);
+	gap_add_locked(as, as->lease, start, end, chosen);
 	spin_unlock(&as->lock);
 }
 
@@ -165,7 +170,7 @@ vaddr_t lease_find(struct aspace *as, uint64_t len, bool room)
 		const uint64_t size = l->gaps[i].end - l->gaps[i].start;
 		const struct vma *v;
 
-		if (size < len || size >= best)
+		if (l->gaps[i].chosen || size < len || size >= best)
 			continue;
 		v = room ? vma_first_behind_locked(as, l->gaps[i].end) : NULL;
 		if (v && v->start == l->gaps[i].end)
@@ -379,7 +384,7 @@ void lease_unmap(struct aspace *as, vaddr_t start, vaddr_t end, bool gap, struct
 	}
 	gap_take_locked(as, as->lease, start, end);
 	if (gap)
-		gap_add_locked(as, as->lease, start, end);
+		gap_add_locked(as, as->lease, start, end, false);
 	as->seq.map++;
 	spin_unlock(&as->lock);
 	free_gone(gone);

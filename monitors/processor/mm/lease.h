@@ -36,6 +36,7 @@ struct lease {
 	uint64_t bytes;  /* of all gaps; aspace.lock */
 	struct {         /* by address, with something else between any two; aspace.lock */
 		vaddr_t start, end;
+		bool chosen; /* at a place that the program chose: only for what it places there */
 	} gaps[LEASE_GAPS];
 };
 
@@ -54,10 +55,11 @@ int lease_copy(struct aspace *parent, struct aspace *child) __must_check;
 int lease_make(struct aspace *as) __must_check;
 /* May [start, end), which is nothing, become a gap? */
 bool lease_gap_fits(struct aspace *as, vaddr_t start, vaddr_t end);
-/* It does. */
-void lease_gap_add(struct aspace *as, vaddr_t start, vaddr_t end);
+/* It does. @chosen: the program chose the place. */
+void lease_gap_add(struct aspace *as, vaddr_t start, vaddr_t end, bool chosen);
 /*
- * The end of the gap to be used for @len bytes, of which they take the last ones; 0: there is none.
+ * The end of the gap to be used for @len bytes, of which they take the last ones; 0: there is none
+ * but at places that the program chose, where nothing comes to lie unasked.
  * @room: it shall be possible that there is room behind it.
  */
 vaddr_t lease_find(struct aspace *as, uint64_t len, bool room);

@@ -319,7 +319,7 @@ static int take_lease(struct aspace *as, const struct map_request *req,
 		return -EPROTO;
 	}
 	counter_inc(&lease_got);
-	lease_gap_add(as, leased->start, leased->end);
+	lease_gap_add(as, leased->start, leased->end, at);
 	*addr = at ? leased->start : leased->end - req->len;
 	return lease_map(as, *addr, *addr + req->len, req->prot);
 }
