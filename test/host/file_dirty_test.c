@@ -72,6 +72,7 @@ static struct {
 	unsigned int asked;
 	uint64_t last_nr;
 	bool cut; /* the next answer comes after a truncation */
+	int err;  /* instead of an answer */
 } room;
 
 static int find_room(struct object *o, uint64_t pgoff, uint64_t nr, uint64_t *end)
@@ -79,6 +80,8 @@ static int find_room(struct object *o, uint64_t pgoff, uint64_t nr, uint64_t *en
 	(void)o;
 	__atomic_add_fetch(&room.asked, 1, __ATOMIC_RELAXED);
 	room.last_nr = nr;
+	if (room.err)
+		return room.err;
 	if (pgoff + nr > room.nr)
 		return -ENOSPC;
 	if (room.cut)
@@ -309,15 +312,23 @@ static void a_store_needs_its_place(struct ktest *t)
 	shim_time_advance_ns(31 * NSEC_PER_SEC);
 	EXPECT_EQ(t, store(as, 11, 7), 0);
 	EXPECT_EQ(t, room.asked, 2u);
-	/* An answer from before a change is not relied on. */
+	/* An answer from before a change is not relied on, not even for the one store. */
 	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
 	file_dirty_forget_room(obj);
 	room.cut = true;
-	EXPECT_EQ(t, store(as, 11, 8), 0);
-	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
 	room.asked = 0;
+	EXPECT_EQ(t, store(as, 11, 8), 0);
+	EXPECT_EQ(t, room.asked, 2u);
+	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
 	EXPECT_EQ(t, store(as, 11, 9), 0);
-	EXPECT_EQ(t, room.asked, 1u);
+	EXPECT_EQ(t, room.asked, 2u);
+	/* The program gets a signal for anything that its node cannot do. */
+	file_dirty_forget_room(obj);
+	room.err = -EDQUOT;
+	EXPECT_EQ(t, store(as, 10, 1), -ENOSPC);
+	room.err = -ENOMEM;
+	EXPECT_EQ(t, store(as, 10, 1), -EIO);
+	room.err = 0;
 	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
 	finish(t, as);
 }

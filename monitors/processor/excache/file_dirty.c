@@ -165,11 +165,30 @@ static uint64_t room_wanted(struct object *obj, uint64_t pgoff, uint64_t *change
 	return nr;
 }
 
-/* See that a page inside the file has its place on the disk before it is stored to. */
-static int find_room(struct object *obj, uint64_t pgoff)
+/* Why a program gets SIGBUS: the owner's trouble is no reason to end it without a word. */
+static int room_error(int err)
+{
+	switch (err) {
+	case -EDQUOT: /* which means page tables, for who handles the fault */
+		return -ENOSPC;
+	case -EINTR:
+	case -ENOSPC:
+	case -EROFS:
+	case -ESTALE:
+		return err;
+	default:
+		return -EIO;
+	}
+}
+
+/*
+ * See that a page inside the file has its place on the disk before it is stored to. *@changes: it
+ * has it for as long as object.room_changes is this.
+ */
+static int find_room(struct object *obj, uint64_t pgoff, uint64_t *changes)
 {
 	const uint64_t until = time_now_ns() + ROOM_NS;
-	uint64_t changes, end, nr = room_wanted(obj, pgoff, &changes);
+	uint64_t end, nr = room_wanted(obj, pgoff, changes);
 	int err;
 
 	if (!nr)
@@ -180,11 +199,11 @@ static int find_room(struct object *obj, uint64_t pgoff)
 		err = dirty.ops->room(obj, pgoff, nr, &end);
 	}
 	if (err)
-		return err;
+		return room_error(err);
 	if (end <= pgoff) /* a truncation came first */
 		return -EIO;
 	spin_lock(&obj->lock);
-	if (obj->room_changes == changes) {
+	if (obj->room_changes == *changes) {
 		obj->room_first = pgoff;
 		obj->room_end = end;
 		obj->room_nr = nr;
@@ -202,11 +221,12 @@ void file_dirty_forget_room(struct object *obj)
 	spin_unlock(&obj->lock);
 }
 
-int file_dirty_check(struct object *obj, uint64_t pgoff)
+int file_dirty_check(struct object *obj, uint64_t pgoff, uint64_t *changes)
 {
 	uint64_t size = READ_ONCE(obj->size);
 	int err = 0;
 
+	*changes = 0;
 	if (!dirty.ops)
 		return pgoff < DIV_ROUND_UP(size, PAGE_SIZE) ? 0 : -EIO;
 	/* Another processor may have made it longer. */
@@ -214,10 +234,10 @@ int file_dirty_check(struct object *obj, uint64_t pgoff)
 		err = dirty.ops->size(obj, &size);
 	if (!err && pgoff >= DIV_ROUND_UP(size, PAGE_SIZE))
 		err = -EIO;
-	return err ? err : find_room(obj, pgoff);
+	return err ? err : find_room(obj, pgoff, changes);
 }
 
-static bool mark_locked(struct cache_set *set, struct line *line)
+static bool mark_locked(struct cache_set *set, struct line *line, uint64_t changes)
 {
 	struct object *obj = line->obj;
 	bool ok;
@@ -225,7 +245,7 @@ static bool mark_locked(struct cache_set *set, struct line *line)
 	assert_spin_held(&set->lock);
 	ASSERT(line->pins > 0 && obj->kind == OBJECT_FILE && obj->live);
 	spin_lock(&obj->lock);
-	ok = !obj->sealed;
+	ok = !obj->sealed && obj->room_changes == changes;
 	if (ok && !line->file_dirty) {
 		ok = set->nr_file_dirty < dirty.set_max && count_take();
 		if (ok)
@@ -246,13 +266,13 @@ static bool is_wanted(void)
 	return __atomic_load_n(&dirty.nr_short, __ATOMIC_RELAXED) || nr_dirty() > dirty.max / 2;
 }
 
-bool file_dirty_mark(struct line *line)
+bool file_dirty_mark(struct line *line, uint64_t changes)
 {
 	struct cache_set *set = set_of_line(line);
 	bool ok;
 
 	spin_lock(&set->lock);
-	ok = mark_locked(set, line);
+	ok = mark_locked(set, line, changes);
 	spin_unlock(&set->lock);
 	smp_mb(); /* the mark, then the look for the thread: see waitqueue_busy_mb() */
 	if (waitqueue_busy_mb(&dirty.due))

@@ -44,17 +44,19 @@ int file_dirty_init(void) __must_check;
 /* --- faults ---------------------------------------------------------------------------- */
 
 /*
- * May page @pgoff of a mapping be stored to? Then it has a place on the disk. -EIO: it lies behind
- * the end; -ENOSPC; others as size().
+ * May page @pgoff of a mapping be stored to? Then it has a place on the disk, until the places
+ * change: *@changes says which these were. -EIO: it lies behind the end, or its node cannot tell;
+ * -ENOSPC, -EROFS, -ESTALE, -EINTR; others as size().
  */
-int file_dirty_check(struct object *obj, uint64_t pgoff) __must_check;
+int file_dirty_check(struct object *obj, uint64_t pgoff, uint64_t *changes) __must_check;
 /* Pages of @obj may have lost their places, by a change that is done. */
 void file_dirty_forget_room(struct object *obj);
 /*
- * @line, which is pinned, will be mapped for writing before it is unpinned. False: not now; unpin
- * it, and begin again after file_dirty_wait().
+ * @line, which is pinned, will be mapped for writing before it is unpinned; @changes are of
+ * file_dirty_check(). False: not now, or its place may be lost since; unpin it, and begin again
+ * after file_dirty_wait().
  */
-bool file_dirty_mark(struct line *line) __must_check;
+bool file_dirty_mark(struct line *line, uint64_t changes) __must_check;
 /* Until one more may perhaps be marked. -EINTR: the thread is to be killed. */
 int file_dirty_wait(struct object *obj, uint64_t pgoff) __must_check;
 

@@ -66,16 +66,17 @@ static int file_line(const struct vma *v, vaddr_t vaddr, struct line **out)
 static int file_line_to_write(const struct vma *v, vaddr_t vaddr, struct line **out)
 {
 	const uint64_t pgoff = v->pgoff + ((vaddr - v->start) >> PAGE_SHIFT);
+	uint64_t changes;
 	int err;
 
 	if (v->file->kind == OBJECT_SHARED)
 		return file_line(v, vaddr, out);
 	do {
-		err = file_dirty_check(v->file, pgoff);
+		err = file_dirty_check(v->file, pgoff, &changes);
 		/* A truncation that comes now drops the line, or the node tells of the end. */
 		if (!err)
 			err = file_line(v, vaddr, out);
-		if (err || file_dirty_mark(*out))
+		if (err || file_dirty_mark(*out, changes))
 			return err;
 		excache_put(*out);
 		err = file_dirty_wait(v->file, pgoff);

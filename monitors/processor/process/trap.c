@@ -59,7 +59,6 @@ static bool is_the_programs_fault(int err)
 	case -EACCES:
 	case -EIO:    /* behind the end of a file, or its disk cannot be read */
 	case -ENOSPC: /* the disk has no room for the page of a file */
-	case -EDQUOT:
 	case -EROFS:  /* the disk cannot be written any more */
 	case -ESTALE: /* the file is gone */
 		return true;

@@ -220,8 +220,9 @@ static int room_at_node(struct object *obj, uint64_t pgoff, uint64_t nr, uint64_
 	struct file_state state;
 	int err = file_node_change(&obj->file, &node, &what, &state);
 
-	if (err == -EHOSTDOWN && !node)
-		err = file_node_change(&obj->file, &node, &what, &state); /* its successor */
+	/* Its successor, or the same with a claim that it has lost meanwhile. */
+	if ((err == -EHOSTDOWN && !node) || err == -ESTALE || err == -ELOOP)
+		err = file_node_change(&obj->file, &node, &what, &state);
 	if (!err)
 		*end = state.pos >> PAGE_SHIFT;
 	return err;
