@@ -276,6 +276,30 @@ static void kill_process(void)
 	syscall(SYS_getppid);
 }
 
+/* A tracer sees no signal that it could keep from the process, only the end. */
+static void kill_traced(void)
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		CHECK(ptrace(PTRACE_TRACEME, 0, 0, 0) == 0);
+		raise(SIGSTOP);
+		kill_process();
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && WIFSTOPPED(status));
+	while (WIFSTOPPED(status)) {
+		printf("stopped by %d\n", WSTOPSIG(status));
+		CHECK(ptrace(PTRACE_CONT, pid, 0, 0) == 0);
+		CHECK(waitpid(pid, &status, 0) == pid);
+	}
+	printf("ended by %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
+
 static void kill_only_thread(void)
 {
 	CHECK(rule(SYS_getppid, SECCOMP_RET_KILL_THREAD, 0) == 0);
@@ -452,6 +476,7 @@ int main(int argc, char **argv)
 	in_child("trap", trapped);
 	in_child("trap, blocked", trapped_blocked);
 	in_child("kill the process", kill_process);
+	in_child("kill the process, traced", kill_traced);
 	in_child("kill the only thread", kill_only_thread);
 	in_child("an unknown answer", unknown_answer);
 	in_child("kill a thread", kill_thread);

@@ -324,6 +324,13 @@ static enum next next_step(struct process *p, struct task *t, struct step *s)
 		if (next == NEXT_TRAP && p->sig.stop_signo && !t->sig.stopped)
 			s->stopped = count_as_stopped_locked(t);
 		t->trace.trap = false;
+	} else if (unlikely(t->sig.ends_by)) {
+		next = NEXT_SIGNAL;
+		if (!signal_take_locked(t, SIGMASK(t->sig.ends_by), &s->info))
+			s->info = (struct linux_siginfo){ .signo = t->sig.ends_by };
+		s->cont_seq = p->sig.cont_seq;
+		s->traced = false;
+		s->act = (struct linux_sigaction){ .handler = SIG_DFL };
 	} else if (signal_take_locked(t, signal_deliverable_locked(t), &s->info)) {
 		next = NEXT_SIGNAL;
 		s->cont_seq = p->sig.cont_seq;

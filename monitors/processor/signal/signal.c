@@ -374,10 +374,12 @@ static void force(struct task *t, const struct linux_siginfo *info, bool ends)
 		return;
 	}
 	spin_lock(&sh->lock);
-	if (ends || sh->actions[info->signo].handler == SIG_IGN || (t->sig.mask & bit))
+	if (sh->actions[info->signo].handler == SIG_IGN || (t->sig.mask & bit))
 		sh->actions[info->signo].handler = SIG_DFL;
 	spin_unlock(&sh->lock);
 	t->sig.mask &= ~bit;
+	if (ends)
+		t->sig.ends_by = info->signo;
 	/* The siginfo of this fault replaces an older one. */
 	sigqueue_drop(&t->sig.pending, bit);
 	(void)sigqueue_add(&t->sig.pending, info,

@@ -73,6 +73,7 @@ struct signal_task {
 	uint64_t wait_set; /* rt_sigtimedwait: taken out of the mask while it waits */
 	struct sigqueue pending;
 	bool stopped;                 /* with its process; a tracer may have let it go on since */
+	int ends_by;                  /* the signal of signal_force_end(); 0: none */
 	struct linux_stack altstack;  /* own */
 	struct restart_block restart; /* own */
 	uint32_t trapno;              /* own: of the last fault that raised a signal */
@@ -116,7 +117,10 @@ void signal_post_group(uint32_t pgid, const struct linux_siginfo *info);
 bool signal_is_held(int signo);
 /* A fault of the running instruction: cannot be blocked or ignored. */
 void signal_force(struct task *t, const struct linux_siginfo *info);
-/* The same, and no handler runs: the process ends. */
+/*
+ * The same, and the process ends by it: whatever its action is by then, whoever has it dropped, and
+ * unseen by a tracer (Linux: SA_IMMUTABLE).
+ */
 void signal_force_end(struct task *t, const struct linux_siginfo *info);
 /*
  * SIGPIPE for the calling task, as a write to a pipe, stream or socket that nobody reads raises it,
