@@ -298,6 +298,22 @@ def test_a_commit_is_an_image_of_its_own(launcher, tree, tmp_path):
     assert not [n for n in os.listdir(tmp_path) if n.startswith(".tessera-")]
 
 
+def test_what_volumes_bring_is_not_replaced(launcher, tree, tmp_path):
+    """By whatever name, nor is a link to it; the link that leads to nothing is."""
+    (tmp_path / "mine").write_text("mine\n")
+    (tree / "var" / "run").mkdir(parents=True)
+    (tree / "run").symlink_to("var/run")
+    (tree / "etc" / "resolv.conf").symlink_to("../run/./stub/resolv.conf")
+    (tree / "etc" / "hostname").symlink_to("/run/none/name")
+    done = launcher.run("--rootfs", tree, "--volume", f"{tmp_path}/mine:/run/stub/resolv.conf",
+                        "--volume", f"{tmp_path}/mine:/etc/.//hosts",
+                        "--output", f"/etc:{tmp_path}/out", "/bin/true")  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert os.readlink(tmp_path / "out" / "resolv.conf") == "../run/./stub/resolv.conf"
+    assert (tmp_path / "out" / "hosts").read_text() == "mine\n"
+    assert (tmp_path / "out" / "hostname").read_text() == "tessera\n"
+
+
 @pytest.mark.parametrize("args, text", [
     (["--commit", "/nonexistent/x"], "no directory that is there"),
     (["--commit", "/tmp/tessera-no"], "--commit is for --rootfs, --image or"),

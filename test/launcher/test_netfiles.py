@@ -204,3 +204,39 @@ def test_a_commit_gets_its_name_whatever_has_become_of_etc(image, tmp_path):
     )
     with disk.Held(str(new), writable=False) as held, Files(held) as files:
         assert files.read("/work") == "done" and files.check("-n")[0] == 0
+
+
+@pytest.mark.parametrize("option, guest, left", [
+    ("--volume", "/etc//hosts", {"hostname", "resolv.conf"}),
+    ("--volume", "//etc/./x/../hosts", {"hostname", "resolv.conf"}),
+    ("--volume", "/etc/hosts.d", {"hosts", "hostname", "resolv.conf"}),
+    ("--volume", "/", set()), ("--rw", "/./etc", set()),
+    ("--rw", "/etc/hosts/", {"hostname", "resolv.conf"}),
+])  # fmt: skip
+def test_names_that_volumes_bring_are_theirs(tmp_path, option, guest, left):
+    o = parse_run(["--rootfs", str(tmp_path), option, f"{tmp_path}:{guest}", "p"])
+    assert host.Host(o)._net_files().keys() == {f"/etc/{name}" for name in left}
+
+
+def test_places_that_volumes_bring_are_theirs(image, tmp_path):
+    """Links are followed in the image; those that lead nowhere, or on and on, are replaced."""
+    tree = tmp_path / "tree"
+    for name in ("etc", "run/stub"):
+        (tree / name).mkdir(parents=True)
+    (tree / "other").symlink_to("etc")
+    (tree / "etc" / "hosts").write_text("a volume's")
+    (tree / "run" / "stub" / "file").write_text("a volume's")
+    (tree / "etc" / "resolv.conf").symlink_to("../../run/stub/../stub/file")
+    (tree / "etc" / "hostname").symlink_to("hostname")
+    (tree / "loop").symlink_to("./" * 1000 + "run/../" * 200 + "loop")
+    files = image(tree)
+    assert files.resolve("/other/resolv.conf") == "/run/stub/file"
+    places = {"/": "/", "/etc/hostname": None, "/loop": None, "/etc/hosts/x": None,
+              "/run/a\nb": None, "/run/none/../stub": None}  # fmt: skip
+    assert {p: files.resolve(p) for p in places} == places
+    texts = netfiles.contents("none", "")
+    brought = ["/other/hosts", "/run/./stub", "/run/a\nb", "/loop"]
+    assert netfiles.supply(files, texts, brought).keys() == {"/etc/hostname"}
+    assert files.read("/etc/hosts") == files.read("/run/stub/file") == "a volume's"
+    assert files.kind("/etc/resolv.conf") == "symlink"
+    assert netfiles.supply(files, texts, ["/run/stub/other"]).keys() == texts.keys()

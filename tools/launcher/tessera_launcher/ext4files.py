@@ -24,6 +24,7 @@ from .errors import LaunchError, one_line
 
 _HARMLESS = re.compile(r"debugfs \d|.* while changing ownership of ")
 MAX_SMALL = 1 << 20  # bytes of a file that is read whole
+MAX_STEPS = 200  # of a path whose links are followed
 MAX_COMMAND = 4095  # bytes of a line; debugfs goes on with the rest of a longer one as another
 FSCK_MENDED, FSCK_LEFT, FSCK_FAILED = 1, 4, 8  # bits of e2fsck's status
 
@@ -119,6 +120,38 @@ class Files:
                 return None
             raise
         return found[1] if found else "unknown"
+
+    def resolve(self, path: str) -> str | None:
+        """Where @path leads in the image, links followed as if it were /; None: to nothing, or to
+        no place that can be found.
+        """
+        pending, at = path.split("/"), []
+        known: dict[str, tuple[str | None, str | None]] = {}  # kind, and target of a link
+        for _ in range(MAX_STEPS):
+            pending = [p for p in pending if p not in ("", ".")]
+            if not pending:
+                return "/" + "/".join(at)
+            part = pending.pop(0)
+            if part == "..":
+                at = at[:-1]
+                continue
+            here = "/".join(["", *at, part])
+            try:
+                if here not in known:
+                    kind = self.kind(here)
+                    known[here] = kind, (self.take(here) or {}).get("link") if (
+                        kind == "symlink") else None  # fmt: skip
+            except LaunchError:  # below a file, or no name that debugfs can be asked for
+                return None
+            kind, target = known[here]
+            if kind is None or (kind == "symlink" and target is None):
+                return None
+            if target is not None:
+                at = [] if target.startswith("/") else at
+                pending = target.split("/") + pending
+            else:
+                at.append(part)
+        return None
 
     def _stat(self, path: str) -> str:
         return self._debugfs(f"stat {quoted(_guest(path))}")

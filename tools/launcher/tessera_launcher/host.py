@@ -352,10 +352,11 @@ class Host:
 
     def _net_files(self) -> dict[str, str]:
         """Files of a tree that are the cluster's; those that --volume or --rw brings are not."""
-        brought = [guest.rstrip("/") for _, guest in self.o.volumes]
         texts = netfiles.contents(self.o.net, netfiles.host_resolv())
-        return {path: text for path, text in texts.items()
-                if not any(path == b or path.startswith(b + "/") for b in brought)}  # fmt: skip
+        return netfiles.without(texts, self._brought())
+
+    def _brought(self) -> list[str]:
+        return [guest for _, guest in self.o.volumes]
 
     def _make_base(self, cluster: Cluster, path: str, key: str | None) -> dict | None:
         """None: the tree has changed meanwhile, and nobody knows what the image has of that."""
@@ -373,7 +374,7 @@ class Host:
         about = about or {"kind": "tree", "name": os.path.abspath(self.o.rootfs),
                 "volumes": [f"{h}:{g}" for h, g in self.o.volumes]}  # fmt: skip
         with open(path, "rb+") as f, ext4files.Files(ext4files.Plain(f.fileno(), path)) as files:
-            about["net"] = netfiles.supply(files, self._net_files())
+            about["net"] = netfiles.supply(files, self._net_files(), self._brought())
         return about
 
     def _build(self, cluster: Cluster, tree: image.Tree | None, target: str,

@@ -14,7 +14,7 @@ from .errors import LaunchError
 
 BLOCK = 4096
 INODE_SIZE = 256
-LAYOUT = 3  # raised when images of the same tree come out differently
+LAYOUT = 4  # raised when images of the same tree come out differently
 WRITABLE_ROOM = 2 << 30  # bytes for what programs write
 WRITABLE_INODES = 131072
 MAX_LINKS = 40

@@ -88,11 +88,23 @@ def digest(texts: dict[str, str]) -> str:
     return hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:16]
 
 
-def supply(files: Files, texts: dict[str, str]) -> dict:
+def without(texts: dict[str, str], brought: list[str]) -> dict[str, str]:
+    """Those that do not lie at one of the places @brought, by their names."""
+    places = [posixpath.normpath("/" + b.lstrip("/")) for b in brought]
+    return {path: text for path, text in texts.items() if not _in_one(path, places)}
+
+
+def _in_one(path: str, places: list[str]) -> bool:
+    return any(path == p or path.startswith(p.rstrip("/") + "/") for p in places)
+
+
+def supply(files: Files, texts: dict[str, str], brought: list[str] | None = None) -> dict:
     """Put them into a new image. What was there, for restore(); what is neither file nor link, or
-    could not be restored, stays as it is.
+    could not be restored, stays as it is. So does what --volume or --rw has put at one of the
+    places @brought, and a link that leads there.
     """
     before = {}
+    places = [found for b in brought or [] if (found := files.resolve(b))]
     if files.kind("/etc") is None:
         files.make_directory("/etc")
     if files.kind("/etc") != "directory":
@@ -100,6 +112,9 @@ def supply(files: Files, texts: dict[str, str]) -> dict:
     for path, text in sorted(texts.items()):
         there = files.kind(path)
         if there not in (None, "regular", "symlink"):
+            continue
+        found = files.resolve(path) if there and places else None
+        if found and _in_one(found, places):
             continue
         was = _described(files, path) if there else None
         if there and was is None:
