@@ -293,11 +293,26 @@ void fair_replace(struct fair_queue *q, struct fair_entity *e)
 		replace_in_many(q, old, e);
 }
 
+/* In the fixed order all are of one age, and a weight is nobody's place. */
+static void set_weight_in_place(struct fair_queue *q, struct fair_entity *e, uint32_t weight,
+				bool waits)
+{
+	ASSERT(e->age == q->zero);
+	if (waits)
+		q->weight = q->weight - e->weight + weight;
+	e->weight = weight;
+	e->rest = 0;
+}
+
 void fair_set_weight(struct fair_queue *q, struct fair_entity *e, uint32_t weight, bool waits)
 {
 	const bool runs = e == q->curr;
 
 	ASSERT(weight && !(waits && runs));
+	if (unlikely(fair_is_fixed(e)) && (waits || runs)) {
+		set_weight_in_place(q, e, weight, waits);
+		return;
+	}
 	if (waits)
 		fair_leave(q, e);
 	else
@@ -437,7 +452,7 @@ bool fair_preempts(const struct fair_queue *q, const struct fair_entity *e)
 
 	if (!curr)
 		return true;
-	if (e->yields_to_woken)
+	if (e->yields_to_woken && !fair_is_fixed(e))
 		return false;
 	m = mean_of(q);
 	return is_eligible(&m, e->age) &&

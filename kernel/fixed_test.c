@@ -224,6 +224,53 @@ static void one_that_comes_running_takes_the_turn(struct ktest *t)
 	EXPECT_TRUE(t, fair_pick(&q) == NULL);
 }
 
+/* The mark of SCHED_BATCH, which a thread may have kept, means nothing in the fixed order. */
+static void a_greater_priority_never_waits(struct ktest *t)
+{
+	struct fair_entity a = entity(FAIR_FIFO, 10), b = entity(FAIR_FIFO, 11);
+	struct fair_entity c = entity(FAIR_FIFO, 11);
+
+	b.yields_to_woken = c.yields_to_woken = true;
+	fair_init(&q, SLICE);
+	fair_join(&q, &a);
+	(void)run_next();
+	fair_join(&q, &b);
+	EXPECT_TRUE(t, fair_preempts(&q, &b));
+	EXPECT_TRUE(t, run_next() == &b);
+	fair_join(&q, &c);
+	EXPECT_FALSE(t, fair_preempts(&q, &c));
+}
+
+/* A weight is no place in the order: whoever runs, waits or was interrupted keeps that. */
+static void a_weight_changes_no_place(struct ktest *t)
+{
+	struct fair_entity a = entity(FAIR_RR, 10), b = entity(FAIR_RR, 10);
+	struct fair_entity c = entity(FAIR_RR, 10);
+
+	fair_init(&q, SLICE);
+	fair_join(&q, &a);
+	fair_join(&q, &b);
+	fair_join(&q, &c);
+	(void)run_next();
+	fair_charge(&q, MS);
+	fair_set_weight(&q, &a, 15, false);
+	EXPECT_TRUE(t, run_next() == &a);
+	EXPECT_EQ(t, fair_left_ns(&q), FAIR_RR_NS - MS);
+	fair_set_weight(&q, &b, 88761, true);
+	EXPECT_EQ(t, q.weight, 88761 + FAIR_WEIGHT_MEAN);
+	fair_put(&q, true);
+	fair_set_weight(&q, &a, 110, true);
+	EXPECT_EQ(t, q.weight, 88761 + FAIR_WEIGHT_MEAN + 110);
+	EXPECT_TRUE(t, run_next() == &a);
+	fair_sleep(&q);
+	fair_set_weight(&q, &a, 1024, false);
+	EXPECT_TRUE(t, run_next() == &b);
+	fair_sleep(&q);
+	EXPECT_TRUE(t, run_next() == &c);
+	fair_sleep(&q);
+	EXPECT_EQ(t, q.weight, 0);
+}
+
 static const struct ktest_case fixed_cases[] = {
 	KTEST(priorities_then_order_of_coming),
 	KTEST(an_interrupted_one_is_the_first_of_its_priority),
@@ -231,6 +278,8 @@ static const struct ktest_case fixed_cases[] = {
 	KTEST(deadlines_come_first),
 	KTEST(a_waking_server_has_no_more_than_its_part),
 	KTEST(between_the_two_kinds),
+	KTEST(a_greater_priority_never_waits),
+	KTEST(a_weight_changes_no_place),
 	KTEST(one_that_comes_running_takes_the_turn),
 	{ 0 },
 };

@@ -64,7 +64,7 @@ struct fair_entity {
 	uint32_t weight;         /* its share, in proportion to others' */
 	uint32_t rest;           /* of the last division by weight */
 	bool is_detached;        /* belongs to no queue's time: new, or on its way between two */
-	bool yields_to_woken;    /* others; itself it never runs before its turn (SCHED_BATCH) */
+	bool yields_to_woken;    /* others, in shares; itself it waits for its turn (SCHED_BATCH) */
 	struct fair_fixed fixed; /* changes while it is detached */
 };
 
@@ -120,7 +120,8 @@ bool fair_preempts(const struct fair_queue *q, const struct fair_entity *e);
 /* ns that curr may run before its request is used up, at weight and request of now. */
 uint64_t fair_left_ns(const struct fair_queue *q);
 
-/* Change the weight of @e; it keeps what it is owed in real time. @waits: it is in the tree. */
+/* Change the weight of @e; it keeps what it is owed in real time, or its place in the fixed order.
+   @waits: it is in the tree. */
 void fair_set_weight(struct fair_queue *q, struct fair_entity *e, uint32_t weight, bool waits);
 
 /* Those that wait, in order of their deadlines; NULL at the end. */

@@ -27,7 +27,7 @@ static void reweigh(struct task *t)
 	thread_set_weight(t->thread,
 			  policy == SCHED_IDLE ? FAIR_WEIGHT_IDLE
 					       : fair_nice_weight(READ_ONCE(t->nice)),
-			  policy != SCHED_OTHER);
+			  policy == SCHED_BATCH || policy == SCHED_IDLE);
 }
 
 void sched_inherit(struct task *t)
