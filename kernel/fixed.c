@@ -7,7 +7,10 @@
  *		A thread that a higher class or a smaller key interrupts keeps its key, so it goes
  *		on before others of its priority.
  *		SCHED_DEADLINE is a constant bandwidth server: a thread that has used up its runtime
- *		gets the next period's, with that period's deadline, at once.
+ *		gets the next period's, with that period's deadline, at once.  When all that are
+ *		runnable have got ahead of the time like this, their deadlines come back together:
+ *		time that no other server wanted costs nothing later, and one that comes then finds
+ *		them as if they had just begun.
  * Limits:	Linux stops such a thread until the next period begins; here it goes on behind those
  *		with earlier deadlines, if there are any.
  */
@@ -82,6 +85,38 @@ void fixed_charge(struct fair_queue *q, struct fair_entity *e, uint64_t ns)
 	} else {
 		next_period(e, over / f->runtime_ns + 1);
 		f->left_ns = f->runtime_ns - over % f->runtime_ns;
+	}
+}
+
+/* How far the period of @e whose runtime it uses begins after @now_ns; 0: it has begun. */
+static uint64_t ahead_ns(const struct fair_entity *e, uint64_t now_ns)
+{
+	const uint64_t begins = now_ns + e->fixed.period_ns;
+
+	return e->fixed.until_ns > begins ? e->fixed.until_ns - begins : 0;
+}
+
+static struct fair_entity *server_or_null(struct fair_entity *e)
+{
+	return e && e->fixed.order == FAIR_DEADLINE ? e : NULL;
+}
+
+void fixed_settle(struct fair_queue *q, uint64_t now_ns)
+{
+	struct fair_entity *e = server_or_null(q->curr);
+	uint64_t ahead = e ? ahead_ns(e, now_ns) : 0;
+
+	/* Servers come first in the queue. */
+	for (e = server_or_null(fair_first(q)); e && ahead; e = server_or_null(fair_next(e)))
+		ahead = MIN(ahead, ahead_ns(e, now_ns));
+	if (!ahead)
+		return;
+	/* All by the same time: their order stays. */
+	q->curr->fixed.until_ns -= ahead;
+	q->curr->deadline = deadline_key(q->curr);
+	for (e = server_or_null(fair_first(q)); e; e = server_or_null(fair_next(e))) {
+		e->fixed.until_ns -= ahead;
+		e->deadline = deadline_key(e);
 	}
 }
 

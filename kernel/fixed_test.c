@@ -174,6 +174,71 @@ static void a_waking_server_has_no_more_than_its_part(struct ktest *t)
 	EXPECT_EQ(t, e.fixed.until_ns, 1085 * MS);
 }
 
+/* Let the queue choose, for @ns in steps of @step, and each time settle the deadlines. */
+static uint64_t run_for(uint64_t now, uint64_t ns, uint64_t step)
+{
+	for (const uint64_t end = now + ns; now < end; now += step) {
+		(void)run_next();
+		fair_charge(&q, step);
+		fixed_settle(&q, now + step);
+	}
+	return now;
+}
+
+/* One that had a CPU to itself pays nothing for that when another one comes. */
+static void time_that_nobody_else_wanted_is_free(struct ktest *t)
+{
+	struct fair_entity a = server(10 * MS, 100 * MS, 100 * MS, 0), b, c;
+	uint64_t now;
+
+	fair_init(&q, SLICE);
+	fair_join(&q, &a);
+	now = run_for(0, 60000 * MS, 5 * MS);
+	EXPECT_LE(t, a.fixed.until_ns, now + 100 * MS);
+	EXPECT_EQ(t, a.deadline, (int64_t)(a.fixed.until_ns - (1ull << 62)));
+	/* Two together, and then a third. */
+	b = server(20 * MS, 100 * MS, 100 * MS, now);
+	fair_join(&q, &b);
+	now = run_for(now, 60000 * MS, 5 * MS);
+	EXPECT_LE(t, MIN(a.fixed.until_ns, b.fixed.until_ns), now + 100 * MS);
+	EXPECT_LE(t, MAX(a.fixed.until_ns, b.fixed.until_ns), now + 200 * MS);
+	c = server(10 * MS, 100 * MS, 100 * MS, now);
+	fair_join(&q, &c);
+	(void)run_for(now, 300 * MS, 5 * MS);
+	EXPECT_LE(t, c.fixed.until_ns, now + 1000 * MS);
+	EXPECT_TRUE(t, fair_pick(&q) != NULL);
+}
+
+/* But what others wait for is not: each has its runtime before its deadline. */
+static void a_server_that_wants_all_leaves_others_theirs(struct ktest *t)
+{
+	struct fair_entity a = server(10 * MS, 100 * MS, 100 * MS, 0);
+	struct fair_entity b = server(500 * MS, 1000 * MS, 1000 * MS, 0);
+	uint64_t now = 0, had = 0;
+
+	fair_init(&q, SLICE);
+	fair_join(&q, &a);
+	fair_join(&q, &b);
+	while (had < 500 * MS && now < 2000 * MS) {
+		const bool is_b = run_next() == &b;
+
+		now = run_for(now, 5 * MS, 5 * MS);
+		had += is_b ? 5 * MS : 0;
+	}
+	EXPECT_LE(t, now, 1000 * MS);
+}
+
+/* The least runtime in the longest period. */
+static void deadlines_do_not_run_away(struct ktest *t)
+{
+	struct fair_entity a = server(1024, 4194 * MS, 4194 * MS, 0);
+
+	fair_init(&q, SLICE);
+	fair_join(&q, &a);
+	EXPECT_LE(t, run_for(0, 100000 * MS, 10 * MS), 100000 * MS);
+	EXPECT_LE(t, a.fixed.until_ns, (100000 + 4194) * MS);
+}
+
 /* From shares to real time and back: nothing of the one order is left in the other. */
 static void between_the_two_kinds(struct ktest *t)
 {
@@ -277,6 +342,9 @@ static const struct ktest_case fixed_cases[] = {
 	KTEST(turns_of_one_priority),
 	KTEST(deadlines_come_first),
 	KTEST(a_waking_server_has_no_more_than_its_part),
+	KTEST(time_that_nobody_else_wanted_is_free),
+	KTEST(a_server_that_wants_all_leaves_others_theirs),
+	KTEST(deadlines_do_not_run_away),
 	KTEST(between_the_two_kinds),
 	KTEST(a_greater_priority_never_waits),
 	KTEST(a_weight_changes_no_place),

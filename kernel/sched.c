@@ -111,6 +111,8 @@ static void account(struct runqueue *rq, uint64_t now) __must_hold(&rq->lock)
 		return;
 	}
 	fair_charge(q, ns);
+	if (unlikely(curr->prio == THREAD_PRIO_REALTIME))
+		fixed_settle(q, now);
 	if (curr->prio > THREAD_PRIO_USER || turns_owed(&rq->turns))
 		turns_charge(&rq->turns, curr->prio, rq->bitmap, (int64_t)ns);
 }

@@ -145,6 +145,11 @@ void fixed_wake(struct fair_entity *e, uint64_t now_ns);
 /* For fair.c. @e joins behind all of its priority. */
 void fixed_join(struct fair_queue *q, struct fair_entity *e);
 void fixed_charge(struct fair_queue *q, struct fair_entity *e, uint64_t ns);
+/*
+ * curr has been charged up to @now_ns: if all servers of SCHED_DEADLINE that are runnable are ahead
+ * of the time, nobody has missed what they had too much, and their deadlines come back to it.
+ */
+void fixed_settle(struct fair_queue *q, uint64_t now_ns);
 /* It lets others of its priority, or of a deadline before its next one, go first. */
 void fixed_yield(struct fair_queue *q, struct fair_entity *e);
 /* ns until its turn or runtime is over; UINT64_MAX: it has no such end. */

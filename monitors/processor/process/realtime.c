@@ -105,7 +105,7 @@ int realtime_admit_locked(struct task *t, uint32_t policy, const struct fair_fix
 	if (policy == SCHED_DEADLINE) {
 		if (list_empty(&t->link))
 			return -ESRCH; /* it has ended, and could not give it back */
-		part = f->runtime_ns * CPU_PARTS / f->period_ns;
+		part = DIV_ROUND_UP(f->runtime_ns * CPU_PARTS, f->period_ns);
 	}
 	err = reserve(t->admitted, part);
 	if (!err)
