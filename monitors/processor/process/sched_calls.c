@@ -32,27 +32,36 @@ static void reweigh(struct task *t)
 
 void sched_inherit(struct task *t)
 {
-	const uint32_t policy = task_current()->policy;
-	const int nice = READ_ONCE(task_current()->nice);
+	const struct task *me = task_current();
+	struct fair_fixed fixed;
 	struct cpu_mask mask;
+	uint32_t policy;
+	int nice;
 
 	thread_affinity(thread_current(), &mask);
 	/* Cannot fail: the caller runs on one of them. */
 	if (thread_set_affinity(t->thread, &mask))
 		cpu_mask_fill(&mask);
+	/* All at once: others may change how the caller runs, but not in between. */
+	spin_lock(&me->process->sig_lock);
+	policy = me->policy;
+	nice = me->nice;
+	fixed = me->fixed;
 	thread_inherit_weight(t->thread);
+	spin_unlock(&me->process->sig_lock);
 	t->policy = policy & ~(uint32_t)SCHED_RESET_ON_FORK;
 	t->nice = nice;
 	if (policy & SCHED_RESET_ON_FORK) {
 		t->nice = MAX(nice, 0);
 		t->policy = realtime_is(t->policy) ? SCHED_OTHER : t->policy;
 	}
+	/* Set since fork looked, which fails with it: nothing is reserved for a child. */
+	if (t->policy == SCHED_DEADLINE)
+		t->policy = SCHED_OTHER;
 	if (realtime_is(t->policy)) {
-		spin_lock(&task_current()->process->sig_lock);
-		t->fixed = task_current()->fixed;
-		spin_unlock(&task_current()->process->sig_lock);
+		t->fixed = fixed;
 		thread_set_realtime(t->thread, &t->fixed);
-	} else if (t->nice != nice || realtime_is(policy_of(task_current()))) {
+	} else if (t->nice != nice || realtime_is(policy & ~(uint32_t)SCHED_RESET_ON_FORK)) {
 		reweigh(t);
 	}
 	t->slack_ns = t->slack_default_ns = task_current()->slack_ns;
