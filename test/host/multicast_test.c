@@ -327,6 +327,45 @@ static void sources_are_filtered(struct ktest *t)
 	nothing_is_left(t);
 }
 
+static int join6(struct socket *s, uint32_t interface, uint16_t nr)
+{
+	const struct linux_ipv6_mreq r = { .multiaddr = { 0xff, 2, [13] = 1, (uint8_t)(nr >> 8),
+							  (uint8_t)nr },
+					   .ifindex = (int32_t)interface };
+
+	return set(s, SOL_IPV6, IPV6_ADD_MEMBERSHIP, &r, sizeof(r));
+}
+
+/* A socket is in 64 groups of IPv6, beside 20 of IPv4; all cards are in 1,024. */
+static void memberships_are_bounded(struct ktest *t)
+{
+	struct socket *all[17];
+
+	fake_task(0);
+	outside_card(true);
+	for (uint32_t i = 0; i < ARRAY_SIZE(all); i++)
+		all[i] = socket_create(&udp_ops, AF_INET6, SOCK_DGRAM, SOL_UDP);
+	for (uint32_t i = 0; i < 20; i++)
+		EXPECT_EQ(t, member(all[0], IP_ADD_MEMBERSHIP, GROUP + i, HERE), 0);
+	EXPECT_EQ(t, member(all[0], IP_ADD_MEMBERSHIP, GROUP + 20, HERE), -ENOBUFS);
+	for (uint32_t i = 0; i < 1024; i++)
+		EXPECT_EQ(t, join6(all[i / 64], TCPIP_FIRST_IF_INDEX, (uint16_t)i), 0);
+	EXPECT_EQ(t, join6(all[0], TCPIP_FIRST_IF_INDEX, 1), -EADDRINUSE);
+	EXPECT_EQ(t, join6(all[0], TCPIP_FIRST_IF_INDEX, 64), -ENOBUFS);
+	EXPECT_EQ(t, outside_joined(), 1024);
+	EXPECT_EQ(t, join6(all[16], TCPIP_FIRST_IF_INDEX, 1024), -ENOBUFS);
+	EXPECT_EQ(t, outside_joined(), 1024);
+	/* One that the card is in, and one of the loopback. */
+	EXPECT_EQ(t, join6(all[16], TCPIP_FIRST_IF_INDEX, 64), 0);
+	EXPECT_EQ(t, join6(all[16], 1, 1024), 0);
+	socket_drop(all[0]);
+	EXPECT_EQ(t, outside_joined(), 960);
+	EXPECT_EQ(t, join6(all[16], TCPIP_FIRST_IF_INDEX, 1025), 0);
+	for (uint32_t i = 1; i < ARRAY_SIZE(all); i++)
+		socket_drop(all[i]);
+	nothing_is_left(t);
+}
+
 static void a_card_takes_part(struct ktest *t)
 {
 	static const uint8_t group[16] = { [10] = 0xff, 0xff, 233, 1, 2, 3 };
@@ -436,6 +475,7 @@ static const struct ktest_case cases[] = {
 	KTEST(what_is_asked_wrongly_is_refused),
 	KTEST(a_listener_may_join),
 	KTEST(sources_are_filtered),
+	KTEST(memberships_are_bounded),
 	KTEST(a_card_takes_part),
 	KTEST(calls_make_one_datagram),
 	{ 0 },

@@ -33,7 +33,6 @@ struct inet_socket {
 	struct outside_port *visible;   /* outside_port.c; NULL: not visible outside */
 	bool v6only;                    /* atomic */
 	struct list_head groups;        /* multicast.c */
-	uint32_t nr_groups;             /* multicast.c */
 	uint32_t mc_if4, mc_if6;        /* atomic: IP_MULTICAST_IF, by index; 0: the system's */
 	uint8_t mc_addr4[4];            /* of mc_if4, as the program named it */
 	int32_t options[INET_OPTIONS];  /* atomic: by place in the table of options; 0: default */

@@ -12,7 +12,9 @@
  *		guards the lists and the filters; the holder of the mutex may read them without it.
  * Failure:	a copy for a socket whose buffer is full, or without memory, is lost.
  * Limits:	GROUPS_MAX4 memberships of IPv4 a socket, SOURCES_MAX4 and _MAX6 sources of one, as
- *		Linux's defaults; memberships are charged to the program. Members on other
+ *		Linux's defaults; GROUPS_MAX6 of IPv6; memberships are charged to the program. The
+ *		cards are in CARD_GROUPS_MAX groups, as the stack looks through all of them for each
+ *		packet to a group. ENOBUFS beyond these. Members on other
  *		processors of the vNode are not reached, and a processor without a card has the
  *		loopback alone. No IP_MSFILTER, no MCAST_MSFILTER.
  * See:		docs/design/sockets.md
@@ -34,11 +36,13 @@
 #include "inet_private.h"
 #include "interface.h"
 
-#define BUCKETS      256u
-#define GROUPS_MAX4  20u /* net.ipv4.igmp_max_memberships */
-#define SOURCES_MAX4 10u /* net.ipv4.igmp_max_msf */
-#define SOURCES_MAX6 64u /* net.ipv6.mld_max_msf */
-#define RECEIVERS    16u /* of a datagram that need no memory for their list */
+#define BUCKETS         256u
+#define GROUPS_MAX4     20u /* net.ipv4.igmp_max_memberships */
+#define GROUPS_MAX6     64u /* Linux has the memory of net.core.optmem_max */
+#define CARD_GROUPS_MAX 1024u
+#define SOURCES_MAX4    10u /* net.ipv4.igmp_max_msf */
+#define SOURCES_MAX6    64u /* net.ipv6.mld_max_msf */
+#define RECEIVERS       16u /* of a datagram that need no memory for their list */
 
 struct source {
 	uint8_t addr[16];
@@ -58,6 +62,7 @@ struct group {
 
 static struct {
 	struct mutex mutex;   /* RANK_NET */
+	uint32_t nr_cards;    /* mutex: groups that cards are in for sockets */
 	struct spinlock lock; /* RANK_SPIN_MONITOR */
 	struct hlist_head by_addr[BUCKETS] __guarded_by(&lock);
 } groups = {
@@ -224,18 +229,42 @@ static struct group *find_own_locked(struct socket *s, const uint8_t addr[16], u
 	return NULL;
 }
 
+static int join_card_locked(uint32_t interface, const uint8_t addr[16]) __must_hold(&groups.mutex)
+{
+	int err;
+
+	assert_mutex_held(&groups.mutex);
+	if (interface == LOOPBACK_INDEX || has_member(addr, interface, NULL))
+		return 0;
+	if (groups.nr_cards >= CARD_GROUPS_MAX)
+		return -ENOBUFS;
+	err = tcpip_join(interface, addr);
+	if (!err)
+		groups.nr_cards++;
+	return err;
+}
+
+static void leave_card_locked(uint32_t interface, const uint8_t addr[16]) __must_hold(&groups.mutex)
+{
+	assert_mutex_held(&groups.mutex);
+	if (interface == LOOPBACK_INDEX || has_member(addr, interface, NULL))
+		return;
+	ASSERT(groups.nr_cards > 0);
+	groups.nr_cards--;
+	tcpip_leave(interface, addr);
+}
+
 /* A new membership, with the stack's if it is the first on a card. */
 static int add_locked(struct socket *s, const struct request *r, uint32_t interface, bool include)
 	__must_hold(&groups.mutex)
 {
 	struct group *g = kmem_alloc(kmem_current(), sizeof(*g));
-	int err = 0;
+	int err;
 
 	assert_mutex_held(&groups.mutex);
 	if (!g)
 		return -ENOBUFS;
-	if (interface != LOOPBACK_INDEX && !has_member(r->group, interface, NULL))
-		err = tcpip_join(interface, r->group);
+	err = join_card_locked(interface, r->group);
 	if (err) {
 		kmem_free(g);
 		return err;
@@ -247,7 +276,6 @@ static int add_locked(struct socket *s, const struct request *r, uint32_t interf
 	spin_lock(&groups.lock);
 	hlist_add_head(&g->node, bucket_of(g->addr));
 	list_add_tail(&g->link, &inet_of(s)->groups);
-	inet_of(s)->nr_groups++;
 	spin_unlock(&groups.lock);
 	return 0;
 }
@@ -256,13 +284,10 @@ static void drop_locked(struct socket *s, struct group *g) __must_hold(&groups.m
 {
 	assert_mutex_held(&groups.mutex);
 	spin_lock(&groups.lock);
-	ASSERT(inet_of(s)->nr_groups > 0);
 	hlist_del(&g->node);
 	list_del(&g->link);
-	inet_of(s)->nr_groups--;
 	spin_unlock(&groups.lock);
-	if (g->interface != LOOPBACK_INDEX && !has_member(g->addr, g->interface, NULL))
-		tcpip_leave(g->interface, g->addr);
+	leave_card_locked(g->interface, g->addr);
 	kmem_free(g->sources);
 	kmem_free(g);
 }
@@ -280,6 +305,18 @@ void inet_groups_leave(struct socket *s)
 	mutex_unlock(&groups.mutex);
 }
 
+/* @s's memberships of one family. */
+static uint32_t count_own_locked(struct socket *s, bool four) __must_hold(&groups.mutex)
+{
+	const struct group *g;
+	uint32_t nr = 0;
+
+	assert_mutex_held(&groups.mutex);
+	list_for_each_entry(g, &inet_of(s)->groups, link)
+		nr += inet_is_v4(g->addr) == four;
+	return nr;
+}
+
 static int join_locked(struct socket *s, const struct request *r, uint32_t interface, bool include)
 	__must_hold(&groups.mutex)
 {
@@ -288,7 +325,7 @@ static int join_locked(struct socket *s, const struct request *r, uint32_t inter
 	assert_mutex_held(&groups.mutex);
 	if (find_own_locked(s, r->group, four || r->interface ? interface : 0))
 		return -EADDRINUSE;
-	if (four && inet_of(s)->nr_groups >= GROUPS_MAX4)
+	if (count_own_locked(s, four) >= (four ? GROUPS_MAX4 : GROUPS_MAX6))
 		return -ENOBUFS;
 	return add_locked(s, r, interface, include);
 }
