@@ -416,6 +416,31 @@ static void a_card_takes_part(struct ktest *t)
 	nothing_is_left(t);
 }
 
+/* As Linux: the address that is named beside an index is only looked at when it is used. */
+static void a_named_source_is_the_interfaces_own(struct ktest *t)
+{
+	const struct sock_addr to = name4(GROUP, MC_PORT);
+	struct linux_ip_mreqn r = { .address = net(0x0a090807), .ifindex = 1 };
+	struct socket *s;
+
+	fake_task(0);
+	s = udp(0, 0);
+	EXPECT_EQ(t, set(s, SOL_IP, IP_MULTICAST_IF, &r, sizeof(r)), 0);
+	EXPECT_EQ(t, say(s, GROUP, "a"), -EINVAL);
+	EXPECT_EQ(t, s->ops->connect(s, &to, false), -EINVAL);
+	EXPECT_EQ(t, inet_of(s)->local.addr[12], 0);
+	outside_card(true);
+	r.address = net(CARD);
+	EXPECT_EQ(t, set(s, SOL_IP, IP_MULTICAST_IF, &r, sizeof(r)), 0);
+	EXPECT_EQ(t, say(s, GROUP, "a"), -EINVAL); /* another one's */
+	r.address = net(0x7f000005);
+	EXPECT_EQ(t, set(s, SOL_IP, IP_MULTICAST_IF, &r, sizeof(r)), 0);
+	EXPECT_EQ(t, s->ops->connect(s, &to, false), 0);
+	EXPECT_EQ(t, inet_of(s)->local.addr[15], 5);
+	socket_drop(s);
+	nothing_is_left(t);
+}
+
 /* --- datagrams of several calls --------------------------------------------------------------- */
 
 static void calls_make_one_datagram(struct ktest *t)
@@ -477,6 +502,7 @@ static const struct ktest_case cases[] = {
 	KTEST(sources_are_filtered),
 	KTEST(memberships_are_bounded),
 	KTEST(a_card_takes_part),
+	KTEST(a_named_source_is_the_interfaces_own),
 	KTEST(calls_make_one_datagram),
 	{ 0 },
 };

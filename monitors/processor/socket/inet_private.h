@@ -199,7 +199,7 @@ int inet_group_set(struct socket *s, int level, int option, const void *val, uin
 /* Does @s take a datagram to group @to from @from that came by @interface? Any context. */
 bool inet_group_takes(struct socket *s, const struct inet_name *to, const struct inet_name *from,
 		      uint32_t interface);
-/* The interface and the source address of what @s sends to group @to. -ENETUNREACH. */
+/* The interface and the source address of what @s sends to group @to. -ENETUNREACH, -EINVAL. */
 int inet_group_way(struct socket *s, const struct inet_name *to, uint32_t *interface,
 		   uint8_t from[16]) __must_check;
 /* sendmsg() to a group. */

@@ -685,6 +685,25 @@ static bool source_on(const struct inet_interface *i, const uint8_t group[16], u
 	return i->nr_addr6 > 0;
 }
 
+/*
+ * The address that the program named beside the interface, if it is one of @i's: no datagram goes
+ * out in another's name. -EINVAL. None: @from stays.
+ */
+static int take_named(struct socket *s, const struct inet_interface *i, uint8_t from[16])
+{
+	uint8_t named[4];
+
+	spin_lock(&s->lock);
+	memcpy(named, inet_of(s)->mc_addr4, sizeof(named));
+	spin_unlock(&s->lock);
+	if (is_zero(named, 4))
+		return 0;
+	if (!has_address(i, named))
+		return -EINVAL;
+	map_v4(named, from);
+	return 0;
+}
+
 int inet_group_way(struct socket *s, const struct inet_name *to, uint32_t *interface,
 		   uint8_t from[16])
 {
@@ -693,7 +712,8 @@ int inet_group_way(struct socket *s, const struct inet_name *to, uint32_t *inter
 	const bool bound = u->bound_addr && !inet_is_multicast(u->local.addr);
 	uint32_t index = to->scope_id;
 	struct inet_interface i;
-	uint8_t by[4] = { 0 }, named[4];
+	uint8_t by[4] = { 0 };
+	int err = 0;
 
 	if (!index)
 		index = READ_ONCE(*(four ? &u->mc_if4 : &u->mc_if6));
@@ -703,15 +723,12 @@ int inet_group_way(struct socket *s, const struct inet_name *to, uint32_t *inter
 		index = LOOPBACK_INDEX;
 	if (find_interface(four, index, by, &i) || !source_on(&i, to->addr, from))
 		return -ENETUNREACH;
-	spin_lock(&s->lock);
-	memcpy(named, u->mc_addr4, sizeof(named));
-	spin_unlock(&s->lock);
 	if (bound)
 		memcpy(from, u->local.addr, 16);
-	else if (four && !is_zero(named, 4))
-		map_v4(named, from);
+	else if (four)
+		err = take_named(s, &i, from);
 	*interface = i.index;
-	return 0;
+	return err;
 }
 
 void inet_group_deliver(const struct inet_name *from, const struct inet_name *to,
