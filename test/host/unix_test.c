@@ -13,6 +13,7 @@
 #include <processor/socket/cmsg.h>
 #include <processor/socket/queue.h>
 #include <processor/socket/scm.h>
+#include <processor/socket/unix_private.h>
 #include <processor/vfs/uio.h>
 
 #include "ipc_fake.h"
@@ -321,12 +322,104 @@ static void a_dead_peer_is_left(struct ktest *t)
 	file_put(caller);
 }
 
+/* --- a datagram socket whose queue is full ------------------------------------------------- */
+
+static struct file *full;
+static bool has_sent, has_received; /* atomic */
+
+static void sends_one(void *arg)
+{
+	fake_task(1);
+	if (fake_send(caller, "x", 1, 0) != 1)
+		abort();
+	__atomic_store_n(&has_sent, true, __ATOMIC_RELEASE);
+}
+
+static void receives_one(void *arg)
+{
+	char byte;
+
+	fake_task(1);
+	if (fake_recv(full, &byte, 1, 0) != 1)
+		abort();
+	__atomic_store_n(&has_received, true, __ATOMIC_RELEASE);
+}
+
+static bool soon(const bool *flag)
+{
+	for (int i = 0; i < 2000 && !__atomic_load_n(flag, __ATOMIC_ACQUIRE); i++)
+		thread_sleep_ns(1000000);
+	return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+
+static void full_begin(struct ktest *t)
+{
+	const struct sock_addr name = fake_name("full");
+
+	begin();
+	full = fake_socket(SOCK_DGRAM);
+	caller = fake_socket(SOCK_DGRAM);
+	has_sent = has_received = false;
+	ASSERT_EQ(t, socket_of(full)->ops->bind(socket_of(full), &name), 0);
+	ASSERT_EQ(t, socket_of(caller)->ops->connect(socket_of(caller), &name, true), 0);
+}
+
+/* Fill the queue, and have a sender wait for room. */
+static struct thread *full_wait(struct ktest *t)
+{
+	struct thread *th;
+	uint32_t nr = 0;
+
+	while (fake_send(caller, "x", 1, MSG_DONTWAIT) == 1)
+		nr++;
+	EXPECT_EQ(t, nr, UNIX_DGRAM_QUEUE + 1);
+	th = thread_create("sender", sends_one, NULL);
+	while (!fake_sleepers(&socket_of(full)->room_wait))
+		thread_yield();
+	return th;
+}
+
+static void full_end(struct ktest *t, struct thread *sender)
+{
+	EXPECT_TRUE(t, soon(&has_sent));
+	socket_wake(&socket_of(full)->room_wait);
+	thread_join(sender);
+	file_put(caller);
+	file_put(full);
+	EXPECT_EQ(t, sock_memory(), memory_before);
+}
+
+/* It fills after a call to receive has begun: the sender is woken all the same. */
+static void a_queue_fills_under_a_receiver(struct ktest *t)
+{
+	struct thread *sender, *receiver;
+	struct socket *s;
+
+	full_begin(t);
+	s = socket_of(full);
+	receiver = thread_create("receiver", receives_one, NULL);
+	while (!fake_sleepers(&s->rd_wait))
+		thread_yield();
+	mutex_lock(&s->recv_lock);
+	sender = full_wait(t);
+	mutex_unlock(&s->recv_lock);
+	EXPECT_TRUE(t, soon(&has_received));
+	thread_join(receiver);
+	full_end(t, sender);
+}
+
 static const struct ktest_case cases[] = {
-	KTEST(a_cycle_is_collected),       KTEST(a_cycle_of_two_is_collected),
-	KTEST(what_is_reachable_stays),    KTEST(a_long_chain_is_closed),
-	KTEST(a_backlog_with_descriptors), KTEST(a_backlog_is_full),
-	KTEST(control_data_is_checked),    KTEST(a_sender_is_in_one_list),
-	KTEST(a_dead_peer_is_left),        { 0 },
+	KTEST(a_cycle_is_collected),
+	KTEST(a_cycle_of_two_is_collected),
+	KTEST(what_is_reachable_stays),
+	KTEST(a_long_chain_is_closed),
+	KTEST(a_backlog_with_descriptors),
+	KTEST(a_backlog_is_full),
+	KTEST(control_data_is_checked),
+	KTEST(a_sender_is_in_one_list),
+	KTEST(a_dead_peer_is_left),
+	KTEST(a_queue_fills_under_a_receiver),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "socket.unix", .cases = cases };
 KTEST_SUITE(suite);

@@ -66,6 +66,7 @@ struct socket_msg {
 	struct socket_cred cred;
 	bool has_cred;
 	uint64_t stamp_ns;   /* recvmsg(): real time of arrival */
+	uint32_t nr_before;  /* recvmsg(): messages in the queue when one was taken; 0: none was */
 	uint32_t interface;  /* IP_PKTINFO: of the datagram; 0: unknown */
 	struct sock_addr to; /* IP_PKTINFO: the address that the datagram was sent to */
 };

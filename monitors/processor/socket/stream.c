@@ -323,6 +323,7 @@ static ssize_t recv_message_locked(struct socket *s, struct socket_msg *m, struc
 		got(s, m, msg);
 	if (!(m->flags & MSG_PEEK)) {
 		spin_lock(&s->lock);
+		m->nr_before = s->nr_queued;
 		sock_queue_pop_locked(s, msg);
 		spin_unlock(&s->lock);
 		sock_msg_free(msg);
@@ -337,6 +338,7 @@ ssize_t socket_recv_message(struct socket *s, struct socket_msg *m, message_fn *
 	struct sock_msg *msg;
 	ssize_t ret;
 
+	m->nr_before = 0;
 	do {
 		ret = mutex_lock_killable(&s->recv_lock);
 		if (ret)

@@ -78,6 +78,18 @@ static void enter_senders(struct socket *s, struct socket *peer)
 	spin_unlock(&peer->lock);
 }
 
+/* The queue of @s has room again: all who are connected to it may look. */
+static void wake_senders(struct socket *s)
+{
+	struct socket *sender;
+
+	socket_wake(&s->room_wait);
+	spin_lock(&s->lock);
+	list_for_each_entry(sender, &s->senders, sender_link)
+		socket_wake(&sender->wr_wait);
+	spin_unlock(&s->lock);
+}
+
 /* As on Linux, datagrams of an earlier peer are not read any more. */
 static void forget_queue(struct socket *s)
 {
@@ -85,6 +97,7 @@ static void forget_queue(struct socket *s)
 		sock_queue_purge(s);
 		mutex_unlock(&s->recv_lock);
 	}
+	wake_senders(s);
 	unix_far_wake(s, true);
 }
 
@@ -115,18 +128,6 @@ static void set_peer(struct socket *s, struct socket *peer, struct unix_far_peer
 	socket_wake(&s->room_wait);
 	if ((old && old != peer) || old_far)
 		forget_queue(s);
-}
-
-/* The queue of @s has room again: all who are connected to it may look. */
-static void wake_senders(struct socket *s)
-{
-	struct socket *sender;
-
-	socket_wake(&s->room_wait);
-	spin_lock(&s->lock);
-	list_for_each_entry(sender, &s->senders, sender_link)
-		socket_wake(&sender->wr_wait);
-	spin_unlock(&s->lock);
 }
 
 static int dgram_init(struct socket *s)
@@ -332,13 +333,13 @@ static void tell_source(struct socket *s, struct socket_msg *m, const struct soc
 
 static ssize_t dgram_recv(struct socket *s, struct socket_msg *m)
 {
-	const bool was_full = READ_ONCE(s->nr_queued) > UNIX_DGRAM_QUEUE;
 	ssize_t ret;
 
 	if (m->flags & MSG_OOB)
 		return -EOPNOTSUPP;
 	ret = socket_recv_message(s, m, tell_source);
-	if (was_full && READ_ONCE(s->nr_queued) <= UNIX_DGRAM_QUEUE)
+	/* It was full until this message left, also if it filled during the call. */
+	if (m->nr_before == UNIX_DGRAM_QUEUE + 1)
 		wake_senders(s);
 	unix_far_wake(s, false);
 	return ret;
