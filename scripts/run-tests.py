@@ -67,7 +67,7 @@ TEST = [
     Part("kernel", "test-kernel"),
     Part("kernel ubsan", "LLVM=1 UBSAN=1 O={O}/ubsan test-kernel CPUS=4"),
     Part("boot", "test-boot", limit_s=2400, needs="test/boot", again=True),
-    Part("fuzz", "fuzz SECONDS=3"),
+    Part("fuzz", "fuzz SECONDS=2"),
 ]
 LONG = [
     Part("build clang", "LLVM=1 O={O}/clang images"),

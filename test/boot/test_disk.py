@@ -41,7 +41,7 @@ $b cat big big > twice
 $b cp big cut; $b truncate -s 70001 cut
 $b truncate -s 3000000 holes; echo end >> holes
 i=0; while [ $i -lt 200 ]; do echo "file $i" > dir/deep/deeper/f$i; i=$((i+1)); done
-i=0; while [ $i -lt 200 ]; do $b rm dir/deep/deeper/f$i; i=$((i+2)); done
+i=0; l=; while [ $i -lt 200 ]; do l="$l dir/deep/deeper/f$i"; i=$((i+2)); done; $b rm $l
 $b mkdir many
 n=many/a-name-of-which-some-hundreds-fill-a-buffer
 i=0; while [ $i -lt 1500 ]; do : > $n-$i; i=$((i+1)); done
