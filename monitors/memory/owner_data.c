@@ -139,8 +139,6 @@ static int store(struct memory *m, uint32_t proc, uint64_t aspace,
 		STAT_ADD(m, bytes_in, data == zero_page ? 0 : PAGE_SIZE);
 	} else if (err == -ENOMEM) {
 		STAT_INC(m, enomem);
-	} else if (err == -EREMCHG) {
-		STAT_INC(m, redirects_sent);
 	}
 	return err;
 }
@@ -335,7 +333,7 @@ int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_r
 		    struct region_completion *completion)
 {
 	const uint8_t *next = data;
-	bool is_short = false;
+	bool is_short = false, moved = false;
 
 	*rep = (struct pm_writeback_rep){ .nr_pages = req->nr_pages };
 	if (!may_sleep && !writeback_ready(m, proc, req))
@@ -352,10 +350,13 @@ int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_r
 		next += zero ? 0 : PAGE_SIZE;
 		if (*status == -EAGAIN && !may_sleep)
 			return -EAGAIN;
+		moved |= *status == -EREMCHG;
 		/* Room is being made: the page is to be sent again. One wait is enough for all. */
 		is_short |= *status == -ENOMEM;
 		if (*status == -ENOMEM && relief_kick(m))
 			*status = -EAGAIN;
 	}
+	if (unlikely(moved))
+		STAT_INC(m, redirects_sent);
 	return 0;
 }

@@ -970,31 +970,36 @@ static int enter_redirect(struct object *obj, const void *body, size_t len)
 	return err ? err : object_set_vregion(obj, index, &v);
 }
 
-static void forget_owner(struct object *obj, uint64_t pgoff)
+/* Was it known? */
+static bool forget_owner(struct object *obj, uint64_t pgoff)
 {
 	struct vregion *vr;
+	bool known;
 
 	spin_lock(&obj->lock);
 	vr = radix_lookup(&obj->vregions, vregion_of(obj, pgoff));
-	if (vr)
+	known = vr && vr->owner;
+	if (known)
 		vr->owner = 0;
 	spin_unlock(&obj->lock);
+	return known;
 }
 
 int object_redirected(struct object *obj, uint64_t pgoff, const void *body, size_t len,
 		      unsigned int tries)
 {
+	bool known = true;
 	int err = 0;
 
-	counter_inc(&object_redirects);
-	if (tries >= REDIRECTS_MAX)
-		return -ELOOP;
-	if (body)
+	if (tries < REDIRECTS_MAX && body)
 		err = enter_redirect(obj, body, len);
 	/* After a second redirect the node that sent it may be the one behind. The home knows. */
-	if (!body || tries > 0)
-		forget_owner(obj, pgoff);
-	return err;
+	if (tries < REDIRECTS_MAX && (!body || tries > 0))
+		known = forget_owner(obj, pgoff);
+	/* Pages of one message of write-backs are answered one by one: it is one redirect. */
+	if (body || known)
+		counter_inc(&object_redirects);
+	return tries < REDIRECTS_MAX ? err : -ELOOP;
 }
 
 int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner)
