@@ -81,18 +81,11 @@ bool gateway_find(uint32_t *node, uint32_t *incarn)
 	return g;
 }
 
-static void map_v4(const uint8_t addr4[4], uint8_t out[16])
-{
-	memset(out, 0, 10);
-	out[10] = out[11] = 0xff;
-	memcpy(out + 12, addr4, 4);
-}
-
 static bool card_has(const struct tcpip_interface *card, const uint8_t addr[16])
 {
 	uint8_t mapped[16];
 
-	map_v4(card->addr4, mapped);
+	inet_map_v4(card->addr4, mapped);
 	if (card->prefix4 && !memcmp(mapped, addr, 16))
 		return true;
 	for (uint32_t i = 0; i < card->nr_addr6; i++) {
@@ -143,7 +136,7 @@ static bool card_source(const struct tcpip_interface *card, const struct tcpip_n
 			uint8_t addr[16])
 {
 	if (inet_is_v4(to->addr)) {
-		map_v4(card->addr4, addr);
+		inet_map_v4(card->addr4, addr);
 		return card->prefix4;
 	}
 	for (uint32_t i = 0; i < card->nr_addr6; i++) {

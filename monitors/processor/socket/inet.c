@@ -17,13 +17,6 @@
 
 /* --- names --------------------------------------------------------------------------- */
 
-static void map_v4(const uint32_t *addr, uint8_t out[16])
-{
-	memset(out, 0, 10);
-	out[10] = out[11] = 0xff;
-	memcpy(out + 12, addr, 4);
-}
-
 int inet_name_fetch(struct socket *s, const struct sock_addr *addr, struct inet_name *out)
 {
 	const bool four = addr->len >= sizeof(addr->family) && addr->family == AF_INET;
@@ -46,7 +39,7 @@ int inet_name_fetch(struct socket *s, const struct sock_addr *addr, struct inet_
 		return -EINVAL;
 	if (addr->family != AF_INET)
 		return -EAFNOSUPPORT;
-	map_v4(&addr->in.addr, out->addr);
+	inet_map_v4(&addr->in.addr, out->addr);
 	out->port = __builtin_bswap16(addr->in.port);
 	return 0;
 }

@@ -93,3 +93,20 @@ static inline bool inet_is_v4(const uint8_t addr[16])
 
 	return __builtin_memcmp(addr, mapped, sizeof(mapped)) == 0;
 }
+
+/* An address of IPv4, its bytes in network order, as one of IPv6: ::ffff:a.b.c.d. */
+static inline void inet_map_v4(const void *addr4, uint8_t out[16])
+{
+	__builtin_memset(out, 0, 10);
+	out[10] = out[11] = 0xff;
+	__builtin_memcpy(out + 12, addr4, 4);
+}
+
+static inline bool inet_is_zero(const uint8_t *at, size_t len)
+{
+	uint8_t any = 0;
+
+	for (size_t i = 0; i < len; i++)
+		any |= at[i];
+	return !any;
+}

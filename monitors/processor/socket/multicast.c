@@ -88,15 +88,6 @@ static struct hlist_head *bucket_of(const uint8_t addr[16]) __must_hold(&groups.
 
 /* --- interfaces ------------------------------------------------------------------------ */
 
-static bool is_zero(const uint8_t *addr, size_t len)
-{
-	while (len && !*addr) {
-		addr++;
-		len--;
-	}
-	return !len;
-}
-
 static bool has_address(const struct inet_interface *i, const uint8_t by[4])
 {
 	if (i->index == LOOPBACK_INDEX)
@@ -125,7 +116,7 @@ static bool is_default(const struct inet_interface *i, bool four)
 static int find_interface(bool four, uint32_t index, const uint8_t by[4],
 			  struct inet_interface *out)
 {
-	const bool named = index || !is_zero(by, 4);
+	const bool named = index || !inet_is_zero(by, 4);
 	unsigned int nr;
 
 	for (nr = 0; inet_interface_at(nr, out); nr++) {
@@ -341,7 +332,7 @@ static int leave_locked(struct socket *s, const struct request *r, uint32_t inte
 			continue;
 		if (interface && g->interface != interface)
 			continue;
-		if (!interface && !is_zero(r->by, 4) && memcmp(g->by, r->by, 4))
+		if (!interface && !inet_is_zero(r->by, 4) && memcmp(g->by, r->by, 4))
 			continue;
 		drop_locked(s, g);
 		return 0;
@@ -496,13 +487,6 @@ bool inet_is_group_option(int level, int option)
 	return find_option(level, option) != NULL;
 }
 
-static void map_v4(const void *addr, uint8_t out[16])
-{
-	memset(out, 0, 10);
-	out[10] = out[11] = 0xff;
-	memcpy(out + 12, addr, 4);
-}
-
 /* A name of struct group_req: an address of the level's family. -EADDRNOTAVAIL. */
 static int fetch_name(const uint8_t *name, bool four, uint8_t out[16])
 {
@@ -514,7 +498,7 @@ static int fetch_name(const uint8_t *name, bool four, uint8_t out[16])
 	if (in.family != (four ? AF_INET : AF_INET6))
 		return -EADDRNOTAVAIL;
 	if (four)
-		map_v4(&in.addr, out);
+		inet_map_v4(&in.addr, out);
 	else
 		memcpy(out, in6.addr, 16);
 	return 0;
@@ -530,8 +514,8 @@ static int fetch_old(enum form form, bool bare, const void *val, uint32_t len, s
 		if (len != sizeof(src))
 			return -EINVAL;
 		memcpy(&src, val, sizeof(src));
-		map_v4(&src.multiaddr, r->group);
-		map_v4(&src.sourceaddr, r->source);
+		inet_map_v4(&src.multiaddr, r->group);
+		inet_map_v4(&src.sourceaddr, r->source);
 		memcpy(r->by, &src.interface, 4);
 		return 0;
 	}
@@ -544,7 +528,7 @@ static int fetch_old(enum form form, bool bare, const void *val, uint32_t len, s
 		memcpy(&mreq.address, val, sizeof(mreq.address));
 	else
 		return -EINVAL;
-	map_v4(&mreq.multiaddr, r->group);
+	inet_map_v4(&mreq.multiaddr, r->group);
 	memcpy(r->by, &mreq.address, 4);
 	r->interface = (uint32_t)mreq.ifindex;
 	return 0;
@@ -600,7 +584,8 @@ static int choose_interface(struct socket *s, bool four, const struct request *r
 
 	if (s->type == SOCK_STREAM)
 		return four ? -EINVAL : -ENOPROTOOPT;
-	if ((r->interface || !is_zero(r->by, 4)) && find_interface(four, r->interface, r->by, &i))
+	if ((r->interface || !inet_is_zero(r->by, 4)) &&
+	    find_interface(four, r->interface, r->by, &i))
 		return four ? -EADDRNOTAVAIL : -ENODEV;
 	WRITE_ONCE(*(four ? &u->mc_if4 : &u->mc_if6), i.index);
 	if (four) {
@@ -654,7 +639,7 @@ int inet_group_set(struct socket *s, int level, int option, const void *val, uin
 	if (inet_is_v4(r.group) != four || !inet_is_multicast(r.group))
 		return o->action == LEAVE && four ? -EADDRNOTAVAIL : -EINVAL;
 	err = find_interface(four, r.interface, r.by, &i);
-	if (err && (o->action != LEAVE || (four && !r.interface && is_zero(r.by, 4))))
+	if (err && (o->action != LEAVE || (four && !r.interface && inet_is_zero(r.by, 4))))
 		return err;
 	mutex_lock(&groups.mutex);
 	/* One of IPv6 is left on any interface, unless the program names one. */
@@ -672,7 +657,7 @@ static bool source_on(const struct inet_interface *i, const uint8_t group[16], u
 	const bool near = (group[1] & 0xf) <= 2; /* this node or this link */
 
 	if (inet_is_v4(group)) {
-		map_v4(i->addr4, from);
+		inet_map_v4(i->addr4, from);
 		return i->prefix4;
 	}
 	for (uint32_t a = 0; a < i->nr_addr6; a++) {
@@ -696,11 +681,11 @@ static int take_named(struct socket *s, const struct inet_interface *i, uint8_t 
 	spin_lock(&s->lock);
 	memcpy(named, inet_of(s)->mc_addr4, sizeof(named));
 	spin_unlock(&s->lock);
-	if (is_zero(named, 4))
+	if (inet_is_zero(named, 4))
 		return 0;
 	if (!has_address(i, named))
 		return -EINVAL;
-	map_v4(named, from);
+	inet_map_v4(named, from);
 	return 0;
 }
 

@@ -98,15 +98,6 @@ static int get_link(struct answer *a)
 
 /* --- routes -------------------------------------------------------------------------- */
 
-static bool is_zero(const uint8_t *at, size_t len)
-{
-	uint8_t any = 0;
-
-	for (size_t i = 0; i < len; i++)
-		any |= at[i];
-	return !any;
-}
-
 /* Are the first @bits of @a and @b the same? */
 static bool same_bits(const uint8_t *a, const uint8_t *b, unsigned int bits)
 {
@@ -148,7 +139,7 @@ static bool source_of(const struct inet_interface *i, uint8_t family, const uint
 /* As it stands in the main table. */
 static void describe(const struct inet_route *r, struct rtnl_route *out)
 {
-	const bool gateway = !is_zero(r->gateway, sizeof(r->gateway));
+	const bool gateway = !inet_is_zero(r->gateway, sizeof(r->gateway));
 	struct inet_interface i;
 
 	*out = (struct rtnl_route){
