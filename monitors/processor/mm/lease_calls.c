@@ -40,15 +40,19 @@ COUNTER(lease_protects, "lease.protects", "ranges of leases protected, without a
 COUNTER(lease_got, "lease.leases", "leases that homes have given");
 COUNTER(lease_none, "lease.refused", "leases that homes have not given: only the mapping");
 
+/* A small mapping at a place that must be free. */
+static bool is_small_at(const struct map_request *req)
+{
+	return (req->flags & MAPPING_FIXED_NOREPLACE) && req->len < LARGE;
+}
+
 /*
  * May the mapping be leased? Memory that is charged as a lease is, wherever it lies; and, for
  * programs that make many at places of their own choice, small ones that are not.
  */
 static bool may_lease(const struct map_request *req)
 {
-	const bool small_at = (req->flags & MAPPING_FIXED_NOREPLACE) && req->len < LARGE;
-
-	return param_lease && !req->object && ((req->prot & VMA_PROT_WRITE) || small_at) &&
+	return param_lease && !req->object && ((req->prot & VMA_PROT_WRITE) || is_small_at(req)) &&
 	       !(req->flags & ~(uint32_t)(MAPPING_FIXED | MAPPING_FIXED_NOREPLACE)) &&
 	       req->len <= KEEP_ONE;
 }
@@ -256,21 +260,16 @@ static void want_lease(struct aspace *as, struct map_request *req)
 }
 
 /*
- * A small mapping at a place that must be free: many of them come one after the other, upwards,
- * with holes between them. So there is room for more gaps, and a lease that begins there.
+ * Programs that choose places for small mappings make many, upwards and with holes between them.
+ * So there is room for more gaps, and a lease that begins there.
  */
 static int map_small_at(struct aspace *as, struct map_request *req, vaddr_t *addr)
 {
-	int err = LEASE_NOT;
+	int err = as->lease && as->lease->nr + 2 > LEASE_GAPS ? gaps_return(as) : 0;
 
-	if (as->lease && as->lease->nr + 2 > LEASE_GAPS) {
-		err = gaps_return(as);
-		if (err)
-			return err;
-		err = LEASE_NOT;
-	}
-	if (as->lease)
-		err = map_at(as, req, addr);
+	if (err)
+		return err;
+	err = as->lease ? map_at(as, req, addr) : LEASE_NOT;
 	if (err == LEASE_NOT)
 		want_lease(as, req);
 	return err;
@@ -282,7 +281,7 @@ int lease_mmap(struct aspace *as, struct map_request *req, vaddr_t *addr)
 	int err;
 
 	req->lease_pages = 0;
-	if ((req->flags & MAPPING_FIXED_NOREPLACE) && req->len < LARGE && may_lease(req)) {
+	if (is_small_at(req) && may_lease(req)) {
 		err = map_small_at(as, req, addr);
 	} else if (req->addr || (req->flags & (MAPPING_FIXED | MAPPING_FIXED_NOREPLACE))) {
 		err = as->lease ? map_at(as, req, addr) : LEASE_NOT;

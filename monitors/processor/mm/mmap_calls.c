@@ -104,12 +104,18 @@ uint64_t pages_forget(struct aspace *as, vaddr_t start, uint64_t len)
 	return nr;
 }
 
-static void range_forget(struct aspace *as, vaddr_t start, uint64_t len)
+/* All that belonged to the mapping at [start, +len) goes: another lies over it, or none. */
+static void replaced(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	(void)pages_forget(as, start, len);
-	aspace_clear_vmas(as, start, start + len);
 	attach_cut(as, start, start + len);
 	guard_cut(as, start, start + len);
+}
+
+static void range_forget(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	replaced(as, start, len);
+	aspace_clear_vmas(as, start, start + len);
 }
 
 void range_failed(struct aspace *as, vaddr_t start, int err)
@@ -278,14 +284,6 @@ static int map_object(struct map_request *req, const struct syscall_args *args)
 	}
 	file_put(f);
 	return err;
-}
-
-/* A mapping was put over [start, +len). */
-static void replaced(struct aspace *as, vaddr_t start, uint64_t len)
-{
-	(void)pages_forget(as, start, len);
-	attach_cut(as, start, start + len);
-	guard_cut(as, start, start + len);
 }
 
 long aspace_map_locked(struct aspace *as, struct map_request *req)
