@@ -270,6 +270,12 @@ int aspace_wait_unblocked(struct aspace *as, vaddr_t addr) __must_check;
 
 /* --- mmap_calls.c ----------------------------------------------------------------------------- */
 
+/*
+ * The vma that @addr lies in, a copy with a reference on its file, to be given to vma_release();
+ * the home is asked if it is not known here. -EFAULT: nothing is mapped there; -EINTR; others as of
+ * remote_fill_vma(). map_lock is held.
+ */
+int aspace_vma_at(struct aspace *as, vaddr_t addr, struct vma *out) __must_check;
 /* Is every page of the range mapped? -ENOMEM if not. map_lock is held. */
 int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 struct map_request; /* remote.h */

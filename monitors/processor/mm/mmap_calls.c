@@ -455,18 +455,11 @@ static int check_writable(struct aspace *as, vaddr_t start, vaddr_t end)
 {
 	for (vaddr_t at = start; at < end;) {
 		struct vma v;
-		struct layout_seq seq;
 		bool refused;
-		int err = aspace_find_vma(as, at, &v, &seq);
+		const int err = aspace_vma_at(as, at, &v);
 
-		if (err) {
-			err = remote_fill_vma(as, at, SEQ_ANY);
-			if (err)
-				return err == -EFAULT
-					       ? 0
-					       : err; /* a hole: the home knows what it means */
-			continue;
-		}
+		if (err) /* a hole: the home knows what it means */
+			return err == -EFAULT ? 0 : err;
 		refused = v.flags & VMA_READ_ONLY;
 		at = v.end;
 		vma_release(&v);
@@ -733,7 +726,6 @@ long sys_mremap(const struct syscall_args *args)
 	};
 	const uint32_t flags = (uint32_t)args->a[3];
 	struct vma v;
-	struct layout_seq seq;
 	long ret;
 
 	if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) || req.new_len == 0)
@@ -754,10 +746,8 @@ long sys_mremap(const struct syscall_args *args)
 	ret = mutex_lock_killable(&as->map_lock);
 	if (ret)
 		return ret;
-	ret = aspace_find_vma(as, req.old_addr, &v, &seq);
-	if (ret == -ENOENT)
-		ret = remote_fill_vma(as, req.old_addr, SEQ_ANY);
-	else if (ret == 0)
+	ret = aspace_vma_at(as, req.old_addr, &v);
+	if (!ret)
 		vma_release(&v);
 	if (!ret)
 		ret = seal_check(as, req.old_addr, MAX(req.old_len, (uint64_t)1));
@@ -773,19 +763,27 @@ long sys_mremap(const struct syscall_args *args)
 	return ret;
 }
 
+int aspace_vma_at(struct aspace *as, vaddr_t addr, struct vma *out)
+{
+	struct layout_seq seq;
+
+	while (aspace_find_vma(as, addr, out, &seq)) {
+		const int err = remote_fill_vma(as, addr, SEQ_ANY);
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
 int aspace_check_mapped(struct aspace *as, vaddr_t start, uint64_t len)
 {
 	for (vaddr_t at = start; at < start + len;) {
 		struct vma v;
-		struct layout_seq seq;
-		int err = aspace_find_vma(as, at, &v, &seq);
+		const int err = aspace_vma_at(as, at, &v);
 
-		if (err) {
-			err = remote_fill_vma(as, at, SEQ_ANY);
-			if (err)
-				return err == -EFAULT ? -ENOMEM : err;
-			continue;
-		}
+		if (err)
+			return err == -EFAULT ? -ENOMEM : err;
 		at = v.end;
 		vma_release(&v);
 	}

@@ -25,16 +25,13 @@ bool aspace_maps(struct aspace *as, vaddr_t addr, unsigned int prot)
 /* The vma at @at, to be released. -ENOMEM: there is none; -EINTR. */
 static int vma_at(struct aspace *as, vaddr_t at, struct vma *v)
 {
-	struct layout_seq seq;
 	int err = mutex_lock_killable(&as->map_lock);
 
 	if (err)
 		return err;
-	err = aspace_check_mapped(as, at, PAGE_SIZE);
-	if (!err && aspace_find_vma(as, at, v, &seq))
-		err = -ENOMEM;
+	err = aspace_vma_at(as, at, v);
 	mutex_unlock(&as->map_lock);
-	return err;
+	return err == -EFAULT ? -ENOMEM : err;
 }
 
 static int populate_pages(struct aspace *as, vaddr_t at, vaddr_t end, bool write)

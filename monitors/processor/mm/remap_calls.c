@@ -15,18 +15,12 @@
 #include "attach.h"
 #include "remote.h"
 
-/* The vma at @at, from the home if need be; vma_release() it. -EINVAL: there is none. */
+/* aspace_vma_at(), but -EINVAL where nothing is mapped. */
 static int vma_at(struct aspace *as, vaddr_t at, struct vma *v)
 {
-	struct layout_seq seq;
-	int err;
+	const int err = aspace_vma_at(as, at, v);
 
-	while (aspace_find_vma(as, at, v, &seq)) {
-		err = remote_fill_vma(as, at, SEQ_ANY);
-		if (err)
-			return err == -EFAULT ? -EINVAL : err;
-	}
-	return 0;
+	return err == -EFAULT ? -EINVAL : err;
 }
 
 /* Is all of [at, end) mapped as @v is, and shows the same object? */
