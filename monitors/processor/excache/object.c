@@ -991,15 +991,19 @@ int object_redirected(struct object *obj, uint64_t pgoff, const void *body, size
 	bool known = true;
 	int err = 0;
 
-	if (tries < REDIRECTS_MAX && body)
+	if (tries >= REDIRECTS_MAX) {
+		counter_inc(&object_redirects);
+		return -ELOOP;
+	}
+	if (body)
 		err = enter_redirect(obj, body, len);
 	/* After a second redirect the node that sent it may be the one behind. The home knows. */
-	if (tries < REDIRECTS_MAX && (!body || tries > 0))
+	if (!body || tries > 0)
 		known = forget_owner(obj, pgoff);
 	/* Pages of one message of write-backs are answered one by one: it is one redirect. */
 	if (body || known)
 		counter_inc(&object_redirects);
-	return tries < REDIRECTS_MAX ? err : -ELOOP;
+	return err;
 }
 
 int object_owner(struct object *obj, uint64_t pgoff, uint32_t *owner)

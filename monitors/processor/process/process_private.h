@@ -210,9 +210,15 @@ void task_reweigh_locked(struct task *t) __must_hold(&t->process->sig_lock);
 
 /* --- realtime.c ------------------------------------------------------------------------------ */
 
+/* A policy as calls write it, and tasks have it, without its flag. */
+static inline uint32_t policy_plain(uint32_t policy)
+{
+	return policy & ~(uint32_t)SCHED_RESET_ON_FORK;
+}
+
 static inline uint32_t policy_of(const struct task *t)
 {
-	return READ_ONCE(t->policy) & ~(uint32_t)SCHED_RESET_ON_FORK;
+	return policy_plain(READ_ONCE(t->policy));
 }
 
 /* One of SCHED_FIFO, SCHED_RR, SCHED_DEADLINE. */

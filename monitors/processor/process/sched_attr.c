@@ -104,7 +104,7 @@ long sys_sched_getattr(const struct syscall_args *args)
 	if (!t)
 		return -ESRCH;
 	policy = READ_ONCE(t->policy);
-	a.policy = policy & ~(uint32_t)SCHED_RESET_ON_FORK;
+	a.policy = policy_plain(policy);
 	a.flags = (policy & SCHED_RESET_ON_FORK) ? SCHED_FLAG_RESET_ON_FORK : 0;
 	if (a.policy == SCHED_OTHER || a.policy == SCHED_BATCH)
 		a.nice = READ_ONCE(t->nice);

@@ -49,7 +49,7 @@ void sched_inherit(struct task *t)
 	fixed = me->fixed;
 	thread_inherit_weight(t->thread);
 	spin_unlock(&me->process->sig_lock);
-	t->policy = policy & ~(uint32_t)SCHED_RESET_ON_FORK;
+	t->policy = policy_plain(policy);
 	t->nice = nice;
 	if (policy & SCHED_RESET_ON_FORK) {
 		t->nice = MAX(nice, 0);
@@ -61,7 +61,7 @@ void sched_inherit(struct task *t)
 	if (realtime_is(t->policy)) {
 		t->fixed = fixed;
 		thread_set_realtime(t->thread, &t->fixed);
-	} else if (t->nice != nice || realtime_is(policy & ~(uint32_t)SCHED_RESET_ON_FORK)) {
+	} else if (t->nice != nice || realtime_is(policy_plain(policy))) {
 		reweigh(t);
 	}
 	t->slack_ns = t->slack_default_ns = task_current()->slack_ns;
@@ -218,7 +218,7 @@ long sys_sched_getparam(const struct syscall_args *args)
 /* The policy and what belongs to it; *@w is complete then. */
 static int check_policy(uint32_t policy, struct sched_want *w)
 {
-	policy &= ~(uint32_t)SCHED_RESET_ON_FORK;
+	policy = policy_plain(policy);
 	switch (policy) {
 	case SCHED_OTHER:
 	case SCHED_BATCH:
@@ -256,7 +256,7 @@ static void apply_locked(struct task *t, bool was_realtime)
 static int change_locked(struct task *t, uint32_t policy, struct sched_want *w)
 	__must_hold(&t->process->sig_lock)
 {
-	const uint32_t plain = policy & ~(uint32_t)SCHED_RESET_ON_FORK;
+	const uint32_t plain = policy_plain(policy);
 	const bool was_realtime = realtime_is(policy_of(t));
 	int err;
 
