@@ -387,12 +387,7 @@ long sys_mq_open(const struct syscall_args *args)
 	if (fd >= 0) {
 		f = open_queue(name, (uint32_t)args->a[1], (uint32_t)args->a[2],
 			       args->a[3] ? &attr : NULL);
-		if (IS_ERR(f)) {
-			files_unreserve(files_current(), fd);
-			fd = (int)PTR_ERR(f);
-		} else {
-			files_fill(files_current(), fd, f);
-		}
+		fd = files_finish(files_current(), fd, f);
 	}
 	kfree(name);
 	return fd;

@@ -96,7 +96,6 @@ static int append_locked(struct udp_socket *u, struct socket_msg *m) __must_hold
 			return -ENOBUFS;
 		c->to = to;
 		__atomic_store_n(&u->cork, c, __ATOMIC_RELAXED);
-		err = 0;
 	} else {
 		err = -socket_take_error(s);
 		if (!err && (READ_ONCE(s->shut) & SOCKET_SHUT_WR))

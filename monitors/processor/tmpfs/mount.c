@@ -179,7 +179,6 @@ long sys_memfd_create(const struct syscall_args *args)
 {
 	const uint32_t flags = (uint32_t)args->a[1];
 	char name[MFD_NAME_MAX + 2];
-	struct file *f;
 	ssize_t len;
 	int fd;
 
@@ -193,11 +192,5 @@ long sys_memfd_create(const struct syscall_args *args)
 	fd = files_reserve(files_current(), 0, flags & MFD_CLOEXEC);
 	if (fd < 0)
 		return fd;
-	f = memfd_open(name, flags);
-	if (IS_ERR(f)) {
-		files_unreserve(files_current(), fd);
-		return PTR_ERR(f);
-	}
-	files_fill(files_current(), fd, f);
-	return fd;
+	return files_finish(files_current(), fd, memfd_open(name, flags));
 }

@@ -367,6 +367,16 @@ void files_unreserve(struct files *fs, int fd)
 	spin_unlock(&fs->lock);
 }
 
+int files_finish(struct files *fs, int fd, struct file *f)
+{
+	if (IS_ERR(f)) {
+		files_unreserve(fs, fd);
+		return PTR_ERR(f);
+	}
+	files_fill(fs, fd, f);
+	return fd;
+}
+
 int files_install(struct files *fs, struct file *f, int from, bool cloexec)
 {
 	const int fd = files_reserve(fs, from, cloexec);

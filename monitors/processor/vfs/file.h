@@ -163,6 +163,8 @@ int files_install(struct files *fs, struct file *f, int from, bool cloexec) __mu
 int files_reserve(struct files *fs, int from, bool cloexec) __must_check;
 void files_fill(struct files *fs, int fd, struct file *f);
 void files_unreserve(struct files *fs, int fd);
+/* Fill @fd with @f and return it; or, if @f is an ERR_PTR(), unreserve @fd and return the errno. */
+int files_finish(struct files *fs, int fd, struct file *f);
 /*
  * Put @f at exactly @fd, closing what was there; takes over the reference on success. -EBADF,
  * -EBUSY, -ENOMEM

@@ -169,13 +169,26 @@ static struct file *open_handle(struct mount *mnt, const struct fs_handle *h, ui
 	return f;
 }
 
+static long open_at_mount(struct mount *mnt, uint64_t uhandle, uint32_t flags)
+{
+	struct files *fs = files_current();
+	struct fs_handle h;
+	long fd;
+
+	if (!capable(CAP_DAC_READ_SEARCH))
+		return -EPERM;
+	fd = get_handle(uhandle, &h);
+	if (fd)
+		return fd;
+	fd = files_reserve(fs, 0, flags & O_CLOEXEC);
+	return fd < 0 ? fd : files_finish(fs, (int)fd, open_handle(mnt, &h, flags));
+}
+
 /* open_by_handle_at(mount_fd, handle, flags) */
 long sys_open_by_handle_at(const struct syscall_args *args)
 {
 	uint32_t flags = (uint32_t)args->a[2];
 	struct mount *mnt = NULL;
-	struct fs_handle h;
-	struct file *f;
 	long fd;
 
 	if (flags & O_PATH)
@@ -185,19 +198,7 @@ long sys_open_by_handle_at(const struct syscall_args *args)
 	fd = mount_of((int)args->a[0], &mnt);
 	if (fd)
 		return fd;
-	fd = capable(CAP_DAC_READ_SEARCH) ? get_handle(args->a[1], &h) : -EPERM;
-	if (!fd) {
-		fd = files_reserve(files_current(), 0, flags & O_CLOEXEC);
-		if (fd >= 0) {
-			f = open_handle(mnt, &h, flags);
-			if (IS_ERR(f)) {
-				files_unreserve(files_current(), (int)fd);
-				fd = PTR_ERR(f);
-			} else {
-				files_fill(files_current(), (int)fd, f);
-			}
-		}
-	}
+	fd = open_at_mount(mnt, args->a[1], flags);
 	mount_put(mnt);
 	return fd;
 }

@@ -19,17 +19,10 @@ static long do_open(int dfd, uint64_t upath, uint32_t flags, uint32_t mode, uint
 {
 	struct files *fs = files_current();
 	const int fd = files_reserve(fs, 0, flags & O_CLOEXEC);
-	struct file *f;
 
 	if (fd < 0)
 		return fd;
-	f = path_open_at(dfd, upath, flags, mode, resolve);
-	if (IS_ERR(f)) {
-		files_unreserve(fs, fd);
-		return PTR_ERR(f);
-	}
-	files_fill(fs, fd, f);
-	return fd;
+	return files_finish(fs, fd, path_open_at(dfd, upath, flags, mode, resolve));
 }
 
 /* open(path, flags, mode) */
