@@ -52,6 +52,8 @@ BOOT_PARAM("virtio-blk.timeout", u32, timeout_s, "seconds after which a silent d
 
 COUNTER(blk_requests, "virtio-blk.requests", "requests given to disks");
 COUNTER(blk_bytes, "virtio-blk.bytes", "bytes of those requests");
+COUNTER(blk_writes, "virtio-blk.writes", "... that write, and those that zero");
+COUNTER(blk_flushes, "virtio-blk.flushes", "flushes given to disks, those after a write included");
 COUNTER(blk_errors, "virtio-blk.errors", "requests that ended in an error");
 HISTOGRAM(blk_latency, "virtio-blk.latency_ns", "from submit to completion of a request");
 
@@ -152,6 +154,14 @@ static uint32_t wire_type(const struct slot *s)
 	return VIRTIO_BLK_T_FLUSH;
 }
 
+static void count_kind(uint32_t type)
+{
+	if (type == VIRTIO_BLK_T_OUT || type == VIRTIO_BLK_T_WRITE_ZEROES)
+		counter_inc(&blk_writes);
+	else if (type == VIRTIO_BLK_T_FLUSH)
+		counter_inc(&blk_flushes);
+}
+
 /* Put the request of @s into the ring. */
 static int add_locked(struct vqueue *q, struct slot *s) __must_hold(&q->lock)
 {
@@ -161,6 +171,7 @@ static int add_locked(struct vqueue *q, struct slot *s) __must_hold(&q->lock)
 	const bool moves = type == VIRTIO_BLK_T_IN || type == VIRTIO_BLK_T_OUT;
 	const unsigned int nr = moves ? req->nr_segs : ranged;
 	const unsigned int nr_out = type == VIRTIO_BLK_T_IN ? 0 : nr;
+	int err;
 
 	assert_spin_held(&q->lock);
 	s->dma->header.type = cpu_to_le32(type);
@@ -181,7 +192,10 @@ static int add_locked(struct vqueue *q, struct slot *s) __must_hold(&q->lock)
 						 sizeof(s->dma->range) };
 	}
 	q->segs[1 + nr] = (struct virtq_seg){ s->paddr + offsetof(struct slot_dma, status), 1 };
-	return virtq_add(q->vq, q->segs, 1 + nr_out, nr - nr_out + 1, s);
+	err = virtq_add(q->vq, q->segs, 1 + nr_out, nr - nr_out + 1, s);
+	if (!err)
+		count_kind(type);
+	return err;
 }
 
 static void watch_locked(struct vqueue *q) __must_hold(&q->lock)

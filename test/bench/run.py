@@ -3,9 +3,10 @@
 """make bench: what things cost, each beside its baseline in the same run.
 
 usage: run.py [--repeat N] [--output DIR] [--only NAME,...]
+              [--disk-mib N] [--disk-files N]
 
 O names the build directory. Prints tables and writes them, with the raw numbers, to docs/results/:
-first-light.md, operations.md, rdma.md, sharing.md and far.md. Times are medians of several
+first-light.md, operations.md, rdma.md, sharing.md, far.md and disk.md. Times are medians of several
 repetitions on a machine that does other things too: trust the ratios.
 """
 
@@ -25,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "test" / "boot"), str(ROOT / "test")]
 
 import boot  # noqa: E402
+import disk as disk_bench  # noqa: E402
 import far  # noqa: E402
 import inkernel  # noqa: E402
 import operations  # noqa: E402
@@ -38,24 +40,38 @@ LINUX_LIMIT_S = 60
 
 
 class Row:
-    """One measurement, its baseline, and what the ratio should be."""
+    """One measurement, its baseline, and the ratio that is wanted; what it must be, or the most
+    that the value itself must be, only where that is told apart.
+    """
 
-    def __init__(self, name, unit, value, baseline, what, goal=None, raw=None):
+    def __init__(self, name, unit, value, baseline, what, goal=None, raw=None, must=None,
+                 most=None):  # fmt: skip
         self.name, self.unit, self.value, self.baseline = name, unit, value, baseline
         self.what, self.goal, self.raw = what, goal, raw or {}
+        self.must, self.most = must, most
 
     def ratio(self):
         return self.value / self.baseline if self.baseline else None
 
     def cells(self):
-        show = lambda v: "-" if v is None else f"{v:,.1f} {self.unit}"  # noqa: E731
+        digits = 1 if self.unit else 2  # a count for each operation, or a ratio
+        show = lambda v: "-" if v is None else f"{v:,.{digits}f} {self.unit}".rstrip()  # noqa: E731
         ratio = self.ratio()
         return [
             self.name, show(self.value), show(self.baseline), self.what,
-            "-" if ratio is None else f"{ratio:.2f}",
-            "-" if self.goal is None else f"at most {self.goal}"
-            + ("" if ratio is None or ratio <= self.goal else " (missed)"),
+            "-" if ratio is None else f"{ratio:.2f}", _bound(self.goal, ratio),
         ]  # fmt: skip
+
+    def must_cell(self):
+        if self.most is not None:
+            return _bound(round(self.most, 2), self.value, " each")
+        return _bound(self.must, self.ratio())
+
+
+def _bound(most, value, unit: str = "") -> str:
+    if most is None:
+        return "-"
+    return f"at most {most}{unit}" + ("" if value is None or value <= most else " (missed)")
 
 
 def figures(text: bytes) -> list[float]:
@@ -188,8 +204,13 @@ def cpu_model() -> str:
 
 def table(rows: list[Row]) -> list[str]:
     head = ["what", "Tessera", "baseline", "which baseline", "ratio", "goal"]
+    body = [row.cells() for row in rows]
+    if any(row.must is not None or row.most is not None for row in rows):
+        head.insert(-1, "must")
+        for row, cells in zip(rows, body, strict=True):
+            cells.insert(-1, row.must_cell())
     out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return out + ["| " + " | ".join(row.cells()) + " |" for row in rows]
+    return out + ["| " + " | ".join(cells) + " |" for cells in body]
 
 
 class Setting:
@@ -278,10 +299,12 @@ def main() -> int:
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "results")
     parser.add_argument(
         "--only", default="",
-        help="rpc (with misses), null, launch, boot, operations, rdma, sharing, far",
+        help="rpc (with misses), null, launch, boot, operations, rdma, sharing, far, disk",
     )
+    parser.add_argument("--disk-mib", type=int, default=256, help="the file of disk: its size")
+    parser.add_argument("--disk-files", type=int, default=10000, help="of the names of disk")
     args = parser.parse_args()
-    every = ["rpc", "null", "launch", "boot", "operations", "rdma", "sharing", "far"]
+    every = ["rpc", "null", "launch", "boot", "operations", "rdma", "sharing", "far", "disk"]
     wanted = args.only.split(",") if args.only else every
     setting = Setting()
     programs = boot.build_programs()
@@ -297,6 +320,9 @@ def main() -> int:
             "sharing", lambda: sharing.measure(d, p, n, Row))),
         ("far", "Memory far away", lambda b, d, p, n: b.measure(
             "far", lambda: far.measure(ROOT, p, max(3, n), Row))),
+        ("disk", "Files of a disk", lambda b, d, p, n: b.measure(
+            "disk", lambda: disk_bench.measure(p, min(3, n), Row, args.disk_mib,
+                                               args.disk_files))),
     ):  # fmt: skip
         bench = Bench(wanted)
         run(bench, disk, programs, args.repeat)

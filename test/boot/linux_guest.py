@@ -52,7 +52,8 @@ def _kernel_and_modules() -> tuple[pathlib.Path, dict[str, bytes]]:
                     "mods/order": " ".join(order).encode()}  # fmt: skip
 
 
-def on_linux(disk: pathlib.Path, command: str, options: str = "ro") -> str:
+def on_linux(disk: pathlib.Path, command: str, options: str = "ro", *, ram_mib: int = 512,
+             limit: float = LIMIT_S) -> str:  # fmt: skip
     """What a shell's @command, run in the root of the disk's file system, prints on Linux.
 
     The mount must succeed, the command's status must be 0, and the kernel must not complain about
@@ -70,12 +71,13 @@ def on_linux(disk: pathlib.Path, command: str, options: str = "ro") -> str:
     )
     argv = [
         packages.require("qemu-system-x86_64")[0], "-nodefaults", "-no-user-config", "-no-reboot",
-        "-display", "none", "-accel", "tcg", "-cpu", "max,-erms,-fsrm", "-m", "512",
+        "-display", "none", "-accel", "tcg", "-cpu", "max,-erms,-fsrm", "-m", str(ram_mib),
         "-kernel", str(kernel), "-initrd", str(initrd), "-serial", "stdio",
         "-append", "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off",
-        "-drive", f"file={disk},format=raw,if=none,id=disk", "-device", "virtio-blk-pci,drive=disk",
+        "-drive", f"file={disk},format=raw,cache=writeback,if=none,id=disk",
+        "-device", "virtio-blk-pci,drive=disk",
     ]  # fmt: skip
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S)
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit)
     said = done.stdout.decode(errors="replace").replace("\r", "")
     found = re.fullmatch(r".*?@@ begins\n(.*)@@ status (\d+)\n(.*)@@ end\n.*", said, re.DOTALL)
     assert found, f"{shlex.join(argv)}\n{said[-2000:]}{done.stderr.decode(errors='replace')}"
