@@ -37,6 +37,7 @@ RUN_LIMIT_S = 180.0
 WAIT_LIMIT_S = 120.0
 TWO_MEMORIES = ("--vregion", "2M", "--memories", "2")
 ROUNDS_TO_GROW = 4
+CREDITS_LIMIT_S = 10.0
 SETTLE_LIMIT_S = 30.0  # RPC's workers end after idling for 10
 # Programs of the host that read /proc and /sys; a test is left out where one is missing.
 HOST_TOOLS = ("df", "free", "lscpu", "mount", "nproc", "ps", "top", "uptime")
@@ -377,6 +378,30 @@ def total(stats: dict, counter: str) -> float:
     found = [s[counter] for s in stats.values() if counter in s]
     assert found, f"no node has a counter {counter}"
     return sum(found)
+
+
+def wait_for_credits(of: str, stats) -> float:
+    """
+    Until memory nodes have promised as many frames as processors count, to the frame; returns how
+    many. @of is credit.held where no program runs, else credit.total; @stats reads the counters.
+    A processor that lets credits go tells the node up to a second later, and nodes are read one
+    after the other.
+    """
+
+    def both() -> tuple[float, float]:
+        now = stats()
+        return total(now, "memory.frames_reserved"), total(now, of)
+
+    end = time.monotonic() + CREDITS_LIMIT_S
+    promised, counted = both()
+    while promised != counted:
+        assert time.monotonic() < end, (
+            f"not within {CREDITS_LIMIT_S:g} s: memory.frames_reserved {promised:g}, {of}"
+            f" {counted:g}"
+        )
+        time.sleep(0.2)
+        promised, counted = both()
+    return promised
 
 
 class Pool:

@@ -9,7 +9,7 @@ import socket
 import time
 
 import pytest
-from boot import LaunchError, Running, on_host, total, wait_for
+from boot import LaunchError, Running, on_host, total, wait_for, wait_for_credits
 from tessera_launcher import account, frames, packages, run
 from tessera_launcher.streams import Capture, feed
 from test_net import BLOB, a_free_port, answering, fetch, serving, until_fetched
@@ -233,12 +233,13 @@ def test_lost_processors_are_given_back(several, programs, texts, tmp_path):
     """p1 is killed. p2 stops for longer than its lease: when it goes on it may do nothing more."""
     # The spaces of programs that have ended go a little later.
     wait_for(lambda: owned(several)["memory.aspaces"] == 0)
+    wait_for_credits("credit.held", several.stats)
     program, capture = start(several, "p0", STEADY)
     wait_for(lambda: b"ready" in capture.data[1])
     alone = steady(several)
-    # Idle processors keep a store of credits; that of p0 includes what its lines will need.
-    stats = counters(several, "p1", "p2", "m0", "m1")
-    promised = total(stats, "memory.frames_reserved") - total(stats, "credit.held")
+    # Idle processors keep a store of credits, which goes with them.
+    nodes = ("p0", "p1", "p2", "m0", "m1")
+    wait_for_credits("credit.total", lambda: counters(several, *nodes))
     killed, _ = start(several, "p1", HUNGRY)
     stopped, _ = start(several, "p2", HUNGRY)
     wait_for(lambda: owned(several)["memory.frames_used"] > alone["memory.frames_used"] + 8000)
@@ -261,7 +262,8 @@ def test_lost_processors_are_given_back(several, programs, texts, tmp_path):
         wait_for(lambda: owned(several) == alone, 30)
     except AssertionError:
         assert owned(several) == alone
-    assert total(counters(several, "m0", "m1"), "memory.frames_reserved") == promised
+    # Frames are promised to p0 alone, for its store and its lines.
+    wait_for_credits("credit.total", lambda: counters(several, "p0", "m0", "m1"))
     several.cluster.kill_node("p2", signal.SIGCONT)
     with pytest.raises(LaunchError, match="node p2: this node was fenced"):
         stopped.wait(time.monotonic() + LIMIT_S)

@@ -15,7 +15,7 @@ import threading
 import time
 
 import pytest
-from boot import LaunchError, ProgramRefused, Running, total, wait_for
+from boot import LaunchError, ProgramRefused, Running, total, wait_for, wait_for_credits
 from tessera_launcher import frames, run
 from tessera_launcher.streams import Capture
 from test_soak import ON_PROCESSOR
@@ -332,6 +332,7 @@ def counters(running):
 
 def settled(running):
     """The counters once what the first programs have left is gone, too."""
+    wait_for_credits("credit.held", running.stats)
     seen = counters(running)
     for _ in range(int(SETTLE_S)):
         time.sleep(1)

@@ -96,8 +96,9 @@ static inline struct credit *credit_of(uint32_t node)
 
 static void doubt(struct credit *c)
 {
+	/* A full barrier, before the look at the timer: report_timer() clears that one first. */
 	if (!atomic_read(&c->doubtful))
-		atomic_set(&c->doubtful, 1);
+		(void)atomic_xchg(&c->doubtful, 1);
 	if (!atomic_read(&timer_armed) && !atomic_xchg(&timer_armed, 1))
 		timer_set(&timer, time_now_ns() + REPORT_NS);
 }
@@ -501,3 +502,10 @@ int64_t credit_total(void)
 	spin_unlock(&table_lock);
 	return sum;
 }
+
+static uint64_t total_or_none(void)
+{
+	return (uint64_t)MAX(credit_total(), 0);
+}
+GAUGE(credit_total_gauge, "credit.total", "frame credits in hand, or held by p-local lines",
+      total_or_none);
