@@ -50,6 +50,25 @@ def shared(tmp_path_factory):
     launcher.call("down")
 
 
+def test_results_come_out_at_down(launcher, state, tmp_path):
+    """What cannot come is told by down, and the rest is there; so is a line in the log."""
+    top, back = tmp_path / "top", tmp_path / "back"
+    for part in (top / "res", back):
+        part.mkdir(parents=True)
+        (part / "a").write_text("result")
+    done = launcher.call("up", "--rootfs", top, "--output", f"/res:{tmp_path}/res", "--rw",
+                         f"{back}:/back", "--output", f"/none:{tmp_path}/none", "--commit",
+                         tmp_path / "new.img", "--log-dir", tmp_path / "logs")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "res").exists() and not (tmp_path / "new.img").exists()
+    done = launcher.call("down")
+    why = b"--output: the root file system:/none: no such file"
+    assert (done.returncode, done.stderr) == (125, b"tessera: " + why + b"\n")
+    assert (tmp_path / "res" / "a").read_text() == (back / "a").read_text() == "result"
+    assert (tmp_path / "new.img").stat().st_size > 0
+    assert why in (tmp_path / "logs" / "launcher.log").read_bytes()
+
+
 def background(launcher, *args, **how) -> subprocess.Popen:
     how.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.Popen(launcher.words(*args), stdout=subprocess.PIPE, stderr=subprocess.PIPE,

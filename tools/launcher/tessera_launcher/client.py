@@ -275,16 +275,28 @@ def _time(seconds: float) -> str:
 
 def down(name: str | None, everything: bool = False) -> int:
     entries = registry.clusters() if everything else [registry.find(name)]
+    status = 0
     for entry in entries:
         with entry.connect() as sock:
             _ask(entry, sock, op="down")
-            sock.settimeout(DOWN_S)
-            try:
-                sock.recv(1)  # the connection ends with the keeper
-            except TimeoutError:
-                raise LaunchError(
-                    f"cluster {entry.name} is still there after {DOWN_S:g} s"
-                ) from None
-            except OSError:
-                pass
-    return 0
+            why = _farewell(entry, sock)
+        if why:
+            warn(why)
+            status = EXIT_FAILED
+    return status
+
+
+def _farewell(entry: registry.Entry, sock: socket.socket) -> str:
+    """Until the keeper ends, and with it the connection: what it could not bring out, or ""."""
+    sock.settimeout(DOWN_S)
+    why = ""
+    with sock.makefile("rb") as lines, contextlib.suppress(OSError, ValueError):
+        try:
+            for line in lines:
+                said = json.loads(line)
+                why = said.get("error", why)
+                if said.get("bringing"):  # the machines are gone: files take as long as they take
+                    sock.settimeout(None)
+        except TimeoutError:
+            raise LaunchError(f"cluster {entry.name} is still there after {DOWN_S:g} s") from None
+    return why

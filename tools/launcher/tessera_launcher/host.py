@@ -236,19 +236,20 @@ class Host:
                 self._make_root(cluster)
         elif self.o.user:
             self.names()  # before a machine has the image
-        if self._brings_out and not self.held:  # open from here on: its directory goes first
+        if self.brings_out and not self.held:  # open from here on: its directory goes first
             self.held = Held(self.disk.path, writable=True)
             self.held.name = "the root file system"
 
     @property
-    def _brings_out(self) -> bool:
+    def brings_out(self) -> bool:
+        """Is there something to be done when the cluster has ended?"""
         return bool(self.o.output or self.o.rw or self.o.commit)
 
     def bring_out(self) -> None:
         """--output, --rw and --commit, when the cluster has ended; LaunchError for what cannot be
         copied.
         """
-        if not self._brings_out:
+        if not self.brings_out:
             return
         with progress.shown("bringing files out"), contextlib.ExitStack() as stack:
             held: Held | ext4files.Plain = self.held

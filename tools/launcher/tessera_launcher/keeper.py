@@ -169,6 +169,7 @@ class Keeper:
         self._wake_w.setblocking(False)
         self._lock = threading.Lock()
         self._programs: set[Relayed] = set()
+        self._leaving: list[socket.socket] = []  # of ./tessera down, until this process ends
         self._turn = 0
 
     def wake(self) -> None:
@@ -207,12 +208,39 @@ class Keeper:
 
     def _down(self, sock: socket.socket, _request: dict) -> None:
         write_line(sock, ok=True)
+        with self._lock:
+            self._leaving.append(sock)
         self.stop()
         sock.recv(1)  # ends with this process
 
     def _restart(self, sock: socket.socket, request: dict) -> None:
         self.cluster.restart(str(request.get("node")))
         write_line(sock, ok=True)
+
+    def bring_out(self) -> None:
+        """--output, --rw and --commit, when the machines have ended. Each ./tessera down that waits
+        hears that it may take a while, and of what went wrong; so does the log.
+        """
+        if not self.side.brings_out:
+            return
+        self._tell(bringing=True)
+        try:
+            self.side.bring_out()
+        except LaunchError as err:
+            self._tell(error=str(err))
+            self.cluster.keep_logs()
+            where = self.cluster.plan.log_dir  # gone with the machines, unless it is the user's
+            with contextlib.suppress(OSError):
+                os.makedirs(where, exist_ok=True)
+                with open(os.path.join(where, "launcher.log"), "a") as log:
+                    log.write(f"{err}\n")
+
+    def _tell(self, **what: object) -> None:
+        with self._lock:
+            leaving = list(self._leaving)
+        for sock in leaving:
+            with contextlib.suppress(OSError):  # one that waits no longer
+                write_line(sock, **what)
 
     def programs(self) -> list[Relayed]:
         """Those that run."""
@@ -351,6 +379,7 @@ def main(o: Options, report: int) -> int:
             write_report(report, ok=True, logs=laid_out.log_dir, metrics=server and server.url)
             _let_go()
             keeper.serve()
+        keeper.bring_out()
     except LaunchError as err:
         raise LaunchError(f"{err}; logs: {laid_out.log_dir}") from None
     except BrokenPipeError:

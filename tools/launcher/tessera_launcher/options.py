@@ -22,7 +22,6 @@ MAX_NODES = 64
 MIN_INTERVAL, MAX_INTERVAL = 0.25, 3600.0  # of top; a younger look is shared (sampler.py)
 DEFAULT_NAME = "default"
 DISK_DRIVERS = ("virtio", "nvme")
-AT_THE_END = ("--output", "--rw", "--commit")  # options of run that up has not
 MADE_UP = ("dev", "proc", "sys")  # directories that the processors make up
 ANY4 = "0.0.0.0"
 # QEMU's network cards, by --net-driver.
@@ -104,7 +103,7 @@ class Options:
     mounts: list[Mount] = field(default_factory=list)
     disk_driver: str = DISK_DRIVERS[0]  # how disks are attached
     volumes: list[tuple[str, str]] = field(default_factory=list)
-    output: list[tuple[str, str]] = field(default_factory=list)  # run: guest's path, host's
+    output: list[tuple[str, str]] = field(default_factory=list)  # run, up: guest's path, host's
     fabric: str = "auto"
     net: str = "none"  # or "user", or "tap:NAME"
     net_driver: str = "virtio"
@@ -284,19 +283,18 @@ def _add_program(p: argparse.ArgumentParser, command: str) -> None:
                        help="--image: publish the ports that it exposes, under their own numbers")
         g.add_argument("--volume", metavar="HOST:GUEST", action="append", default=[],
                        help="add host files to the root file system")  # fmt: skip
-    if command == "up":
-        for option in AT_THE_END:
-            g.add_argument(option, action="append", default=[], help=argparse.SUPPRESS)
-        return
     if command == "run":
         g.add_argument("--entrypoint", metavar="PROGRAM",
                        help="--image: instead of its own; '' for none")  # fmt: skip
+    if command in ("run", "up"):
         g.add_argument("--output", metavar="GUEST:HOST", action="append", default=[],
                        help="copy files out at the end (of a root that can be written)")
         g.add_argument("--rw", metavar="HOST:GUEST", action="append", default=[],
                        help="add a directory, whose changes come back at the end")  # fmt: skip
         g.add_argument("--commit", metavar="FILE",
                        help="make FILE an image of the root file system as it is at the end")
+    if command == "up":
+        return
     g.add_argument("--env", metavar="K=V", action="append", default=[])
     g.add_argument("--cwd", metavar="DIR", help="working directory (/, or the image's)")
     g.add_argument("--user", metavar="USER[:GROUP]",
@@ -438,11 +436,6 @@ def parse_up(argv: list[str]) -> Options:
     ns, pack = _parse("up", argv)
     if ns.restart is not None:
         return _parse_restart(ns, pack)
-    for option in AT_THE_END:
-        if getattr(ns, option.removeprefix("--")):
-            raise UsageError(f"{option} is for run, which acts when its programs have ended; what "
-                             "programs of up write is kept in --disk IMAGE: after ./tessera down, "
-                             "./tessera cp brings it out")  # fmt: skip
     o = Options(pack=pack, name=_check_name(ns.name or DEFAULT_NAME))
     if ns.metrics is not None:
         o.metrics = _listen_address(ns.metrics)
@@ -452,6 +445,7 @@ def parse_up(argv: list[str]) -> Options:
         raise UsageError("PROGRAM is packed from the host: not with --rootfs, --image or --disk, "
                          "which have their own")  # fmt: skip
     _host_options(o, ns)
+    _output_options(o, ns)
     return o
 
 
