@@ -11,7 +11,7 @@ processor-objs    := monitors/processor/account/account.o \
 	monitors/processor/mm/guard.o \
 	monitors/processor/mm/kmem.o monitors/processor/mm/lease.o \
 	monitors/processor/mm/lease_calls.o monitors/processor/mm/madvise_calls.o \
-	monitors/processor/mm/mmap_calls.o \
+	monitors/processor/mm/mmap_calls.o monitors/processor/mm/mremap_calls.o \
 	monitors/processor/mm/populate.o monitors/processor/mm/remote.o \
 	monitors/processor/mm/ranges.o monitors/processor/mm/seal.o \
 	monitors/processor/vfs/uio.o \
@@ -27,7 +27,7 @@ processor-objs    := monitors/processor/account/account.o \
 
 $(addprefix $(O)/obj/,monitors/processor/mm/file_map_calls.o \
 	monitors/processor/mm/madvise_calls.o monitors/processor/mm/mmap_calls.o \
-	monitors/processor/mm/seal.o test/host/kill_test.o \
+	monitors/processor/mm/mremap_calls.o monitors/processor/mm/seal.o test/host/kill_test.o \
 	test/host/account_mm_test.o test/host/lease_test.o \
 	test/host/range_test.o): \
 	| $(syscall_handlers)

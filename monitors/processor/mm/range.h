@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Ranges of an address space that go away: the steps of the calls in mmap_calls.c, which says in
- * what order they come.
+ * what order they come, and of mremap.
  *
  * Locking:	aspace.map_lock is held.
  */
@@ -9,6 +9,13 @@
 
 #include "aspace.h"
 
+static inline uint64_t page_up(uint64_t len)
+{
+	return (len + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1);
+}
+
+/* Before a call that may cut or move what the space knows of its ranges. -ENOMEM. */
+int layout_prepare(struct aspace *as, bool attaches) __must_check;
 /* Page aligned, where mappings may be, after rounding the length up: 0, else @err. */
 int range_check(uint64_t start, uint64_t *len, int err) __must_check;
 /*
@@ -29,3 +36,12 @@ uint64_t pages_forget(struct aspace *as, vaddr_t start, uint64_t len);
  * which contents are right cannot be told, so the program ends.
  */
 void range_failed(struct aspace *as, vaddr_t start, int err);
+/* All that belonged to the mapping at [start, +len) goes: another lies over it, or none. */
+void range_replaced(struct aspace *as, vaddr_t start, uint64_t len);
+/* The same, and the mapping. */
+void range_forget(struct aspace *as, vaddr_t start, uint64_t len);
+/*
+ * range_failed() for a call that puts a mapping over [start, +len): the home may have unmapped what
+ * was there and have no memory for what was to come, -EIDRM. Returns the error for the program.
+ */
+int range_over_failed(struct aspace *as, vaddr_t start, uint64_t len, int err) __must_check;

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mremap.
+ *
+ * Flow:	in place if there is room: the home is asked, and no page moves. Otherwise the lines
+ *		of the old range go back to their owners, the home moves the mapping with its pages,
+ *		and the copies here follow.
+ * Locking:	aspace.map_lock across the call.
+ * Failure:	as of mmap_calls.c
+ */
+#include <abi/mman.h>
+#include <lib/errno.h>
+#include <processor/excache/excache.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+
+#include "anon.h"
+#include "aspace.h"
+#include "attach.h"
+#include "guard.h"
+#include "kmem.h"
+#include "lease.h"
+#include "range.h"
+#include "remote.h"
+#include "seal.h"
+
+/*
+ * The pages move on the owners, so every line of the range goes back to them first, and those in
+ * objects behind the top are copied into it.
+ */
+static int move_blocked(struct aspace *as, const struct move_request *req, vaddr_t *addr)
+{
+	const uint64_t first = req->old_addr >> PAGE_SHIFT;
+	const uint64_t nr = req->old_len >> PAGE_SHIFT;
+	int err = anon_hide_reserve(as, first, first + nr);
+
+	if (err)
+		return err;
+	aspace_unmap_range(as, req->old_addr, req->old_addr + req->old_len);
+	err = anon_pull(as, first, first + nr);
+	if (!err)
+		err = excache_flush(as->anon, first, first + nr);
+	if (err)
+		return err;
+	err = remote_mremap(as, req, addr);
+	if (err && (req->flags & MOVE_FIXED))
+		return range_over_failed(as, req->new_addr, req->new_len, err);
+	if (err)
+		range_failed(as, req->old_addr, err);
+	if (!err && *addr == req->old_addr)
+		attach_move(as, *addr, req->old_len, *addr, req->new_len);
+	if (err || *addr == req->old_addr)
+		return err;
+	if (req->flags & MOVE_FIXED)
+		range_replaced(as, req->new_addr, req->new_len);
+	attach_move(as, req->old_addr, req->old_len, *addr, req->new_len);
+	guard_move(as, req->old_addr, req->old_len, *addr, req->new_len);
+	err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
+				 *addr >> PAGE_SHIFT);
+	range_forget(as, req->old_addr, req->old_len);
+	if (err)
+		object_fail(as->anon, err, *addr >> PAGE_SHIFT);
+	return err;
+}
+
+static long move(struct aspace *as, const struct move_request *req)
+{
+	struct blocked_range r, to;
+	vaddr_t addr = 0;
+	int err = 0;
+
+	aspace_block(as, &r, req->old_addr, req->old_addr + req->old_len);
+	if (req->flags & MOVE_FIXED)
+		err = range_begin(as, &to, req->new_addr, req->new_len);
+	if (!err) {
+		err = move_blocked(as, req, &addr);
+		if (req->flags & MOVE_FIXED)
+			range_end(as, &to);
+	}
+	aspace_unblock(as, &r);
+	return err ? err : (long)addr;
+}
+
+/* The ranges that the home is asked about are not leased, nor is the room behind them. */
+static int leave_leases(struct aspace *as, const struct move_request *req, bool fixed)
+{
+	int err = lease_leave(as, req->old_addr, req->old_len, false);
+
+	if (!err && req->new_len > req->old_len)
+		err = lease_leave(as, req->old_addr + req->old_len, req->new_len - req->old_len,
+				  true);
+	if (!err && fixed)
+		err = lease_leave(as, req->new_addr, req->new_len, false);
+	return err;
+}
+
+/* The old length 0: what a shared mapping shows from there on is mapped a second time. */
+static long duplicate(struct aspace *as, const struct move_request *req, uint32_t flags)
+{
+	struct map_request map = {
+		.addr = req->new_addr,
+		.len = req->new_len,
+		.flags = MAPPING_SHARED | ((flags & MREMAP_FIXED) ? MAPPING_FIXED : 0),
+	};
+	struct layout_seq seq;
+	struct vma v;
+	long ret = aspace_find_vma(as, req->old_addr, &v, &seq);
+
+	if (ret)
+		return -EFAULT;
+	map.object = v.file;
+	map.flags |= v.flags & VMA_READ_ONLY ? MAPPING_READ_ONLY : 0;
+	map.prot = v.prot;
+	map.pgoff = v.pgoff + ((req->old_addr - v.start) >> PAGE_SHIFT);
+	if (!(v.flags & VMA_SHARED) || !v.file)
+		ret = -EINVAL;
+	else if (!(flags & MREMAP_MAYMOVE))
+		ret = -ENOMEM; /* there is no room where it is */
+	else if (v.file->kind == OBJECT_SHARED &&
+		 map.pgoff > (SPACE_TOP >> PAGE_SHIFT) - (map.len >> PAGE_SHIFT))
+		ret = -EINVAL;
+	else
+		ret = aspace_map_locked(as, &map);
+	if (ret >= 0)
+		attach_again(as, req->old_addr, (vaddr_t)ret, map.len);
+	vma_release(&v);
+	return ret;
+}
+
+static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flags)
+{
+	vaddr_t addr;
+	int err;
+
+	if (!req->old_len)
+		return duplicate(as, req, flags);
+	if (!(flags & MREMAP_FIXED)) {
+		if (req->new_len < req->old_len) {
+			/* Shrinking needs no move: it is a munmap of the tail. */
+			err = aspace_unmap(as, req->old_addr + req->new_len,
+					   req->old_len - req->new_len);
+			return err ? err : (long)req->old_addr;
+		}
+		if (req->new_len == req->old_len)
+			return (long)req->old_addr;
+	}
+	err = leave_leases(as, req, flags & MREMAP_FIXED);
+	if (err)
+		return err;
+	if (!(flags & MREMAP_FIXED)) {
+		/* In place if there is room: costs no flush. */
+		err = remote_mremap(as, req, &addr);
+		if (!err)
+			attach_move(as, req->old_addr, req->old_len, addr, req->new_len);
+		if (!err)
+			return (long)addr;
+		if (err != -ENOMEM || !(flags & MREMAP_MAYMOVE))
+			return err;
+	}
+	req->flags = MOVE_MAY | ((flags & MREMAP_FIXED) ? MOVE_FIXED : 0);
+	return move(as, req);
+}
+
+/* mremap(old_addr, old_len, new_len, flags, new_addr) */
+long sys_mremap(const struct syscall_args *args)
+{
+	struct aspace *as = aspace_current();
+	struct move_request req = {
+		.old_addr = args->a[0],
+		.old_len = args->a[1],
+		.new_len = args->a[2],
+	};
+	const uint32_t flags = (uint32_t)args->a[3];
+	struct vma v;
+	long ret;
+
+	if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) || req.new_len == 0)
+		return -EINVAL;
+	if ((flags & MREMAP_FIXED) && !(flags & MREMAP_MAYMOVE))
+		return -EINVAL;
+	if (range_check(req.old_addr, &req.old_len, -EINVAL) || req.new_len > SPACE_TOP)
+		return -EINVAL;
+	req.new_len = page_up(req.new_len);
+	if (flags & MREMAP_FIXED) {
+		req.new_addr = args->a[4];
+		if (range_check(req.new_addr, &req.new_len, -EINVAL))
+			return -EINVAL;
+		if (req.new_addr < req.old_addr + req.old_len &&
+		    req.old_addr < req.new_addr + req.new_len)
+			return -EINVAL;
+	}
+	ret = mutex_lock_killable(&as->map_lock);
+	if (ret)
+		return ret;
+	ret = aspace_vma_at(as, req.old_addr, &v);
+	if (!ret)
+		vma_release(&v);
+	if (!ret)
+		ret = seal_check(as, req.old_addr, MAX(req.old_len, (uint64_t)1));
+	if (!ret && (flags & MREMAP_FIXED))
+		ret = seal_check(as, req.new_addr, req.new_len);
+	if (!ret)
+		ret = kmem_may_map(as);
+	if (!ret)
+		ret = layout_prepare(as, false);
+	if (!ret)
+		ret = do_mremap(as, &req, flags);
+	mutex_unlock(&as->map_lock);
+	return ret;
+}
