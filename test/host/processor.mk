@@ -8,9 +8,10 @@ processor-objs    := monitors/processor/account/account.o \
 	monitors/processor/mm/attach.o \
 	monitors/processor/mm/fault.o monitors/processor/mm/file_map_calls.o \
 	monitors/processor/mm/fork.o \
-	monitors/processor/mm/guard.o \
+	monitors/processor/mm/grow.o monitors/processor/mm/guard.o \
 	monitors/processor/mm/kmem.o monitors/processor/mm/lease.o \
 	monitors/processor/mm/lease_calls.o monitors/processor/mm/madvise_calls.o \
+	monitors/processor/mm/locked.o \
 	monitors/processor/mm/mmap_calls.o monitors/processor/mm/mremap_calls.o \
 	monitors/processor/mm/populate.o monitors/processor/mm/remote.o \
 	monitors/processor/mm/ranges.o monitors/processor/mm/seal.o \

@@ -146,6 +146,7 @@ void aspace_put(struct aspace *as)
 	attach_end(as);
 	ranges_end(&as->seals);
 	ranges_end(&as->guards);
+	ranges_end(&as->locked.ranges);
 	if (as->guest)
 		as->guest->space_ends(as->guest);
 	kmem_uncharge_space(as);

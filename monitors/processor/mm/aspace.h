@@ -24,6 +24,7 @@
 #include <lib/rbtree.h>
 #include <processor/excache/object.h>
 
+#include "locked.h"
 #include "ranges.h"
 
 struct attachment;
@@ -41,7 +42,7 @@ enum vma_prot {
 
 enum vma_flags {
 	VMA_SHARED = 1 << 0,
-	VMA_STACK = 1 << 1, /* grows down */
+	VMA_STACK = 1 << 1, /* the one that exec makes; grows down */
 	VMA_HEAP = 1 << 2,  /* brk */
 	VMA_FILE = 1 << 3,
 	VMA_NORESERVE = 1 << 4,
@@ -49,6 +50,7 @@ enum vma_flags {
 	VMA_LEASE = 1 << 6,  /* inside a lease: what is said here holds, see lease.h */
 	/* The file is not open for writing, so the shared mapping cannot become writable. */
 	VMA_READ_ONLY = 1 << 7,
+	VMA_GROWS = 1 << 8, /* MAP_GROWSDOWN */
 };
 
 /*
@@ -119,6 +121,7 @@ struct aspace {
 	struct attachment *spare_attachments; /* map_lock */
 	struct ranges seals;                  /* map_lock: seal.h */
 	struct ranges guards;                 /* guard.h */
+	struct locked_ranges locked;          /* map_lock: locked.h */
 	int failed; /* atomic: negative errno once a page was lost, or may be: no more come */
 	uint32_t lost_node; /* const once failed: where the page was, 0 = not known */
 
@@ -134,7 +137,6 @@ struct aspace {
 		exe;
 	/* const: its ELF header (<processor/vdso/vdso.h>), or 0; a fork has it at the same place */
 	vaddr_t vdso;
-	uint64_t nr_pages_mapped; /* map_lock: bytes / 4096 in vmas, for RLIMIT_AS and statm */
 
 	/* Kernel memory: see kmem.h. */
 	struct kmem_account *kmem; /* const once kmem_charge_space() has set it */
@@ -286,6 +288,15 @@ long aspace_map(struct aspace *as, struct map_request *req);
 long aspace_map_locked(struct aspace *as, struct map_request *req); /* map_lock is held */
 /* munmap(); page aligned, and not empty. map_lock is held. -EPERM: some of it is sealed. */
 int aspace_unmap(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
+
+/* --- grow.c -------------------------------------------------------------------------------- */
+
+/*
+ * @addr is not mapped: is it the next page of a stack of at most @limit bytes? 0: it is mapped now.
+ * -EFAULT: it is not, or the stack may not grow that far; -EINTR: the thread is to be killed;
+ * others: as of mmap().
+ */
+int aspace_grow(struct aspace *as, vaddr_t addr, uint64_t limit) __must_check;
 
 /* --- populate.c ----------------------------------------------------------------------------- */
 

@@ -114,6 +114,29 @@ static int msync_next(struct aspace *as, vaddr_t *at, vaddr_t end, struct file_p
 	return 0;
 }
 
+/*
+ * The same for msync(@flags), with map_lock taken. As Linux: pages that are locked cannot be
+ * invalidated.
+ */
+static int msync_look(struct aspace *as, vaddr_t *at, vaddr_t end, uint32_t flags,
+		      struct file_part *part)
+{
+	const vaddr_t start = *at;
+	int err;
+
+	part->file = NULL;
+	err = mutex_lock_killable(&as->map_lock);
+	if (err)
+		return err;
+	err = msync_next(as, at, end, part);
+	if (!err && (flags & MS_INVALIDATE) && locked_in(as, start, MIN(*at, end)))
+		err = -EBUSY;
+	mutex_unlock(&as->map_lock);
+	if (err == -EBUSY && part->file)
+		object_put(part->file);
+	return err;
+}
+
 /* msync(addr, len, flags) */
 long sys_msync(const struct syscall_args *args)
 {
@@ -134,11 +157,7 @@ long sys_msync(const struct syscall_args *args)
 	while (at < end && !err) {
 		struct file_part part;
 
-		err = mutex_lock_killable(&as->map_lock);
-		if (err)
-			break;
-		err = msync_next(as, &at, end, &part);
-		mutex_unlock(&as->map_lock);
+		err = msync_look(as, &at, end, flags, &part);
 		if (err == -ENOMEM) {
 			hole = err;
 			err = 0;

@@ -53,7 +53,6 @@ static void copy_layout(const struct aspace *from, struct aspace *to)
 	to->auxv_start = from->auxv_start;
 	to->auxv_end = from->auxv_end;
 	to->vdso = from->vdso;
-	to->nr_pages_mapped = from->nr_pages_mapped;
 }
 
 /*

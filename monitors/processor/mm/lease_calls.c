@@ -108,6 +108,7 @@ static int unmap(struct aspace *as, vaddr_t start, uint64_t len, bool remote)
 		const uint64_t nr = pages_forget(as, start, len);
 
 		guard_cut(as, start, start + len);
+		locked_cut(as, start, start + len);
 		as->lease->stale += remote ? 0 : nr;
 		lease_unmap(as, start, start + len, !remote, &spares);
 	}
@@ -219,6 +220,7 @@ static int map_over(struct aspace *as, const struct map_request *req)
 	if (!err) {
 		as->lease->stale += pages_forget(as, req->addr, req->len);
 		guard_cut(as, req->addr, end);
+		locked_cut(as, req->addr, end);
 		lease_unmap(as, req->addr, end, true, &spares);
 		err = lease_map(as, req->addr, end, req->prot);
 		range_end(as, &r);

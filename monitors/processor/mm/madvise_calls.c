@@ -88,6 +88,13 @@ static long populate(struct aspace *as, vaddr_t start, uint64_t len, enum popula
 	return err == -EACCES ? -EINVAL : err == -EIO ? -EFAULT : err;
 }
 
+/* Locked pages are to stay. */
+static bool takes_pages_away(int advice)
+{
+	return advice == MADV_DONTNEED || advice == MADV_FREE || advice == MADV_COLD ||
+	       advice == MADV_PAGEOUT || advice == MADV_GUARD_INSTALL;
+}
+
 /*
  * madvise(addr, len, advice): DONTFORK and WIPEONFORK would have to be kept by the homes, and
  * answer EINVAL; so there is nothing to take back by DOFORK and KEEPONFORK.
@@ -129,6 +136,8 @@ long sys_madvise(const struct syscall_args *args)
 		return err;
 	if (len)
 		err = aspace_check_mapped(as, start, len);
+	if (len && !err && takes_pages_away(advice) && locked_in(as, start, start + len))
+		err = -EINVAL;
 	if (len && !err && advice == MADV_FREE)
 		err = check_anonymous(as, start, len);
 	if (len && !err && drop)

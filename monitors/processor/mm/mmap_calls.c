@@ -50,11 +50,13 @@ int range_check(uint64_t start, uint64_t *len, int err)
 	return map_range_ok(start, *len) ? 0 : err;
 }
 
-int layout_prepare(struct aspace *as, bool attaches)
+int layout_prepare(struct aspace *as, bool attaches, bool locks)
 {
-	const int err = attach_prepare(as, attaches);
+	int err = attach_prepare(as, attaches);
 
-	return err ? err : guard_prepare(as, false);
+	if (!err)
+		err = guard_prepare(as, false);
+	return err ? err : locked_prepare(as, locks);
 }
 
 /* --- a range goes away ----------------------------------------------------------------- */
@@ -103,6 +105,7 @@ void range_replaced(struct aspace *as, vaddr_t start, uint64_t len)
 	(void)pages_forget(as, start, len);
 	attach_cut(as, start, start + len);
 	guard_cut(as, start, start + len);
+	locked_cut(as, start, start + len);
 }
 
 void range_forget(struct aspace *as, vaddr_t start, uint64_t len)
@@ -184,6 +187,8 @@ static int map_flags(uint32_t flags, uint32_t *out)
 		f |= MAPPING_FIXED;
 	if (flags & (MAP_STACK | MAP_GROWSDOWN))
 		f |= MAPPING_STACK;
+	if (flags & MAP_GROWSDOWN)
+		f |= MAPPING_GROWS;
 	if (flags & MAP_NORESERVE)
 		f |= MAPPING_NORESERVE;
 	if (flags & MAP_32BIT)
@@ -275,7 +280,32 @@ static int map_object(struct map_request *req, const struct syscall_args *args)
 	return err;
 }
 
-long aspace_map_locked(struct aspace *as, struct map_request *req)
+int locked_check(struct aspace *as, uint64_t more)
+{
+	const uint64_t limit = process_rlimit(RLIMIT_MEMLOCK);
+
+	if (capable(CAP_IPC_LOCK))
+		return 0;
+	if (!limit)
+		return -EPERM;
+	return READ_ONCE(as->locked.nr_pages) + more > limit >> PAGE_SHIFT ? -ENOMEM : 0;
+}
+
+/* Nothing has been mapped yet. As Linux: EPERM is for a program that asks for a lock. */
+static int check_lock(struct aspace *as, struct map_request *req)
+{
+	const bool asked = req->locks;
+	int err;
+
+	assert_mutex_held(&as->map_lock);
+	req->locks |= as->locked.future;
+	if (!req->locks)
+		return 0;
+	err = locked_check(as, req->len >> PAGE_SHIFT);
+	return err && (!asked || err != -EPERM) ? -EAGAIN : err;
+}
+
+static int map_anywhere(struct aspace *as, struct map_request *req, vaddr_t *out)
 {
 	const struct object *object = req->object;
 	const bool fixed = req->flags & MAPPING_FIXED;
@@ -289,15 +319,19 @@ long aspace_map_locked(struct aspace *as, struct map_request *req)
 	if (!err)
 		err = kmem_may_map(as);
 	if (!err)
-		err = layout_prepare(as, req->attached);
+		err = check_lock(as, req);
+	if (!err)
+		err = layout_prepare(as, req->attached, req->locks);
 	if (!err)
 		err = lease_mmap(as, req, &addr);
 	if (err == LEASE_NOT)
 		err = fixed ? range_begin(as, &r, req->addr, req->len) : 0;
 	else
 		done = true;
-	if (err || done)
-		return err ? err : (long)addr;
+	if (err || done) {
+		*out = addr;
+		return err;
+	}
 	err = lease_remote_mmap(as, req, &addr);
 	if (fixed && err)
 		err = range_over_failed(as, req->addr, req->len, err);
@@ -310,7 +344,22 @@ long aspace_map_locked(struct aspace *as, struct map_request *req)
 		aspace_set_vma_flags(as, addr, addr + req->len, VMA_PRISTINE);
 	if (fixed)
 		range_end(as, &r);
-	return err ? err : (long)addr;
+	*out = addr;
+	return err;
+}
+
+long aspace_map_locked(struct aspace *as, struct map_request *req)
+{
+	vaddr_t addr;
+	int err;
+
+	assert_mutex_held(&as->map_lock);
+	err = map_anywhere(as, req, &addr);
+	if (err)
+		return err;
+	if (req->locks)
+		locked_add(as, addr, addr + req->len);
+	return (long)addr;
 }
 
 long aspace_map(struct aspace *as, struct map_request *req)
@@ -345,6 +394,18 @@ static long refusal(const struct syscall_args *args)
 	return -EINVAL;
 }
 
+/*
+ * New locked memory is there at once (@asked: by MAP_LOCKED), as far as it can be: what cannot be
+ * touched is no error, as on Linux.
+ */
+void locked_touch(vaddr_t start, uint64_t len, bool asked)
+{
+	struct aspace *as = aspace_current();
+
+	if (asked || !READ_ONCE(as->locked.on_fault))
+		(void)!aspace_populate(as, start, len, POPULATE_LOCK);
+}
+
 /* mmap(addr, len, prot, flags, fd, offset) */
 long sys_mmap(const struct syscall_args *args)
 {
@@ -371,12 +432,15 @@ long sys_mmap(const struct syscall_args *args)
 			req.addr = 0; /* a hint only */
 	}
 	req.prot = as_personality(prot & (PROT_READ | PROT_WRITE | PROT_EXEC));
+	req.locks = flags & MAP_LOCKED;
 	ret = map_object(&req, args);
 	if (ret)
 		return ret;
 	ret = aspace_map(aspace_current(), &req);
 	if (req.object)
 		object_put(req.object); /* the mapping has one of its own */
+	if (ret >= 0 && req.locks)
+		locked_touch((vaddr_t)ret, req.len, flags & MAP_LOCKED);
 	return ret;
 }
 
@@ -402,7 +466,7 @@ int aspace_unmap(struct aspace *as, vaddr_t start, uint64_t len)
 	if (!err && leaves_two(as, start, len))
 		err = kmem_may_map(as);
 	if (!err)
-		err = layout_prepare(as, false);
+		err = layout_prepare(as, false, false);
 	if (!err)
 		err = lease_munmap(as, start, len);
 	if (err == LEASE_NOT) {
@@ -514,8 +578,10 @@ long sys_mprotect(const struct syscall_args *args)
 static int leave_for_brk(struct aspace *as, vaddr_t old_end, vaddr_t new_end)
 {
 	const vaddr_t start = MIN(old_end, new_end);
-	const int err = layout_prepare(as, false);
+	int err = layout_prepare(as, false, false);
 
+	if (!err && new_end > old_end && as->locked.future)
+		err = locked_check(as, (new_end - old_end) >> PAGE_SHIFT);
 	return err ? err : lease_leave(as, start, MAX(old_end, new_end) - start, new_end > old_end);
 }
 
@@ -532,6 +598,8 @@ static void set_brk(struct aspace *as, vaddr_t want)
 		range_failed(as, new_end, err);
 	if (!err)
 		as->brk = brk;
+	if (!err && brk == want && new_end > old_end && as->locked.future)
+		locked_add(as, old_end, new_end);
 }
 
 /* brk(addr): the break that holds now, in any case */
@@ -542,6 +610,7 @@ long sys_brk(const struct syscall_args *args)
 	const vaddr_t new_end = page_up(want);
 	struct blocked_range r;
 	vaddr_t brk, old_end;
+	bool locks;
 
 	if (mutex_lock_killable(&as->map_lock))
 		return -EINTR; /* which no program sees */
@@ -561,7 +630,10 @@ long sys_brk(const struct syscall_args *args)
 		range_end(as, &r);
 	}
 	brk = as->brk;
+	locks = as->locked.future && page_up(brk) > old_end;
 	mutex_unlock(&as->map_lock);
+	if (locks)
+		locked_touch(old_end, page_up(brk) - old_end, false);
 	return (long)brk;
 }
 

@@ -24,6 +24,14 @@
 #include "remote.h"
 #include "seal.h"
 
+/* The mapping is at @addr now, with another length perhaps. */
+static void moved(struct aspace *as, const struct move_request *req, vaddr_t addr)
+{
+	attach_move(as, req->old_addr, req->old_len, addr, req->new_len);
+	guard_move(as, req->old_addr, req->old_len, addr, req->new_len);
+	locked_move(as, req->old_addr, req->old_len, addr, req->new_len);
+}
+
 /*
  * The pages move on the owners, so every line of the range goes back to them first, and those in
  * objects behind the top are copied into it.
@@ -48,13 +56,12 @@ static int move_blocked(struct aspace *as, const struct move_request *req, vaddr
 	if (err)
 		range_failed(as, req->old_addr, err);
 	if (!err && *addr == req->old_addr)
-		attach_move(as, *addr, req->old_len, *addr, req->new_len);
+		moved(as, req, *addr);
 	if (err || *addr == req->old_addr)
 		return err;
 	if (req->flags & MOVE_FIXED)
 		range_replaced(as, req->new_addr, req->new_len);
-	attach_move(as, req->old_addr, req->old_len, *addr, req->new_len);
-	guard_move(as, req->old_addr, req->old_len, *addr, req->new_len);
+	moved(as, req, *addr);
 	err = object_move_stored(as->anon, first, MIN(nr, req->new_len >> PAGE_SHIFT),
 				 *addr >> PAGE_SHIFT);
 	range_forget(as, req->old_addr, req->old_len);
@@ -144,6 +151,10 @@ static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flag
 		if (req->new_len == req->old_len)
 			return (long)req->old_addr;
 	}
+	if (req->new_len > req->old_len &&
+	    locked_in(as, req->old_addr, req->old_addr + PAGE_SIZE) &&
+	    locked_check(as, (req->new_len - req->old_len) >> PAGE_SHIFT))
+		return -EAGAIN;
 	err = leave_leases(as, req, flags & MREMAP_FIXED);
 	if (err)
 		return err;
@@ -151,7 +162,7 @@ static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flag
 		/* In place if there is room: costs no flush. */
 		err = remote_mremap(as, req, &addr);
 		if (!err)
-			attach_move(as, req->old_addr, req->old_len, addr, req->new_len);
+			moved(as, req, addr);
 		if (!err)
 			return (long)addr;
 		if (err != -ENOMEM || !(flags & MREMAP_MAYMOVE))
@@ -171,6 +182,7 @@ long sys_mremap(const struct syscall_args *args)
 		.new_len = args->a[2],
 	};
 	const uint32_t flags = (uint32_t)args->a[3];
+	bool locks = false;
 	struct vma v;
 	long ret;
 
@@ -202,9 +214,14 @@ long sys_mremap(const struct syscall_args *args)
 	if (!ret)
 		ret = kmem_may_map(as);
 	if (!ret)
-		ret = layout_prepare(as, false);
+		ret = layout_prepare(as, false, false);
 	if (!ret)
 		ret = do_mremap(as, &req, flags);
+	/* Pages that have moved may have to be fetched again. */
+	if (ret > 0)
+		locks = locked_in(as, (vaddr_t)ret, (vaddr_t)ret + req.new_len) != 0;
 	mutex_unlock(&as->map_lock);
+	if (locks)
+		locked_touch((vaddr_t)ret, req.new_len, false);
 	return ret;
 }

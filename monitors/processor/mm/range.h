@@ -14,8 +14,11 @@ static inline uint64_t page_up(uint64_t len)
 	return (len + PAGE_SIZE - 1) & ~(uint64_t)(PAGE_SIZE - 1);
 }
 
-/* Before a call that may cut or move what the space knows of its ranges. -ENOMEM. */
-int layout_prepare(struct aspace *as, bool attaches) __must_check;
+/*
+ * Before a call that may cut, move or (@attaches, @locks) add what the space knows of its ranges.
+ * -ENOMEM.
+ */
+int layout_prepare(struct aspace *as, bool attaches, bool locks) __must_check;
 /* Page aligned, where mappings may be, after rounding the length up: 0, else @err. */
 int range_check(uint64_t start, uint64_t *len, int err) __must_check;
 /*

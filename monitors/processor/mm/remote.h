@@ -53,6 +53,7 @@ enum map_flags {
 	MAPPING_NORESERVE = 1 << 4,
 	MAPPING_LOW = 1 << 5,       /* below 2 GB */
 	MAPPING_READ_ONLY = 1 << 6, /* MAPPING_SHARED: see VMA_READ_ONLY */
+	MAPPING_GROWS = 1 << 7,     /* down, by faults below it */
 };
 
 /* A new mapping. */
@@ -65,6 +66,7 @@ struct map_request {
 	uint32_t prot;               /* enum vma_prot */
 	uint32_t flags;              /* enum map_flags */
 	uint32_t lease_pages;        /* to be leased in its place; 0: none */
+	bool locks;                  /* MAP_LOCKED; after the call: it has been locked */
 };
 
 struct lease_part; /* lease.h */

@@ -51,15 +51,25 @@ int seal_check_discard(struct aspace *as, vaddr_t start, uint64_t len)
 	return err;
 }
 
-int seal_add(struct aspace *as, vaddr_t start, vaddr_t end)
+int seal_prepare(struct aspace *as)
 {
-	int err;
-
 	assert_mutex_held(&as->map_lock);
 	if (as->seals.nr >= kmem_max_map_count())
 		return -ENOMEM;
-	err = ranges_prepare(&as->seals, as->kmem, 1);
+	return ranges_prepare(&as->seals, as->kmem, 1);
+}
+
+void seal_extend(struct aspace *as, vaddr_t start, vaddr_t end)
+{
+	assert_mutex_held(&as->map_lock);
+	ranges_add(&as->seals, start, end);
+}
+
+int seal_add(struct aspace *as, vaddr_t start, vaddr_t end)
+{
+	const int err = seal_prepare(as);
+
 	if (!err)
-		ranges_add(&as->seals, start, end);
+		seal_extend(as, start, end);
 	return err;
 }

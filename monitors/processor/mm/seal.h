@@ -15,7 +15,11 @@
 
 struct aspace;
 
-/* Seal [start, end), which is mapped. -ENOMEM. */
+/* Before a call that may seal a range. -ENOMEM. */
+int seal_prepare(struct aspace *as) __must_check;
+/* [start, end), which is mapped, is sealed from now on. */
+void seal_extend(struct aspace *as, vaddr_t start, vaddr_t end);
+/* Both. */
 int seal_add(struct aspace *as, vaddr_t start, vaddr_t end) __must_check;
 /* -EPERM: some page of [start, +len) is sealed. */
 int seal_check(struct aspace *as, vaddr_t start, uint64_t len) __must_check;

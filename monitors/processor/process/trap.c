@@ -115,7 +115,11 @@ static __noinline int page_fault_failed(struct task *t, const struct user_fault 
 static int page_fault(const struct user_fault *fault)
 {
 	struct task *t = task_current();
-	const int err = aspace_fault(t->process->as, fault->addr, access_of(fault->flags));
+	struct aspace *as = t->process->as;
+	int err = aspace_fault(as, fault->addr, access_of(fault->flags));
+
+	if (unlikely(err == -EFAULT) && !aspace_grow(as, fault->addr, process_rlimit(RLIMIT_STACK)))
+		err = aspace_fault(as, fault->addr, access_of(fault->flags));
 
 	t->faults++;
 	return likely(!err) ? 0 : page_fault_failed(t, fault, err);

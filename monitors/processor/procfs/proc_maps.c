@@ -100,7 +100,7 @@ void proc_sizes(struct aspace *as, struct proc_sizes *out)
 		out->rss += c.pages;
 		if (v.file)
 			out->shared += c.pages;
-		if (v.flags & VMA_STACK)
+		if (v.flags & (VMA_STACK | VMA_GROWS))
 			out->stack += pages;
 		else if (v.prot & VMA_PROT_EXEC)
 			out->lib += pages;
@@ -198,7 +198,8 @@ static void put_flags(struct text *t, uint32_t prot, uint32_t flags)
 	text_printf(t, "VmFlags:%s%s%s%s%s%s%s\n", (prot & VMA_PROT_READ) ? " rd" : "",
 		    (prot & VMA_PROT_WRITE) ? " wr" : "", (prot & VMA_PROT_EXEC) ? " ex" : "",
 		    (flags & VMA_SHARED) ? " sh" : "", " mr mw me",
-		    (flags & VMA_STACK) ? " gd" : "", (flags & VMA_NORESERVE) ? " nr" : "");
+		    (flags & (VMA_STACK | VMA_GROWS)) ? " gd" : "",
+		    (flags & VMA_NORESERVE) ? " nr" : "");
 }
 
 static int all_lines(struct text *t, const struct pseudo_subject *s, bool usage)

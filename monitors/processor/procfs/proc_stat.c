@@ -287,7 +287,8 @@ static void put_memory(struct text *t, struct aspace *as)
 	proc_sizes(as, &z);
 	put_kib(t, "VmPeak", z.total);
 	put_kib(t, "VmSize", z.total);
-	text_puts(t, "VmLck:\t       0 kB\nVmPin:\t       0 kB\n");
+	put_kib(t, "VmLck", READ_ONCE(as->locked.nr_pages));
+	text_puts(t, "VmPin:\t       0 kB\n");
 	put_kib(t, "VmHWM", z.rss);
 	put_kib(t, "VmRSS", z.rss);
 	put_kib(t, "RssAnon", z.rss - MIN(z.rss, z.shared));
