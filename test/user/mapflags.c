@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * mmap's flags, its devices and its offsets; mremap of length 0; what madvise, mlock and mincore
- * do to pages; remap_file_pages. Prints the same as on Linux.
+ * do to pages; remap_file_pages; stacks that grow; what is locked. Prints the same as on Linux.
  */
 #include "user.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -290,6 +291,198 @@ static void nonlinear(int shm)
 	show_pages("now", anon, 4);
 }
 
+/* --- stacks that grow ---------------------------------------------------------------------- */
+
+static char *room; /* of 1,000 pages; the top ones are a stack */
+static char *stack;
+
+/* A child touches page @page of the room. */
+static void touch(const char *what, int page, void (*prepare)(void))
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		if (prepare)
+			prepare();
+		room[page * PAGE] = 1;
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	printf("%s: %s\n", what, WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "done");
+}
+
+static void limit_to_16(void)
+{
+	const struct rlimit lim = { 16 * PAGE, RLIM_INFINITY };
+
+	CHECK(setrlimit(RLIMIT_STACK, &lim) == 0);
+}
+
+static void map_500(int prot)
+{
+	CHECK(mmap(room + 500 * PAGE, PAGE, prot, ANON | MAP_FIXED, -1, 0) != MAP_FAILED);
+}
+
+static void map_500_open(void)
+{
+	map_500(PROT_READ);
+}
+
+static void map_500_closed(void)
+{
+	map_500(PROT_NONE);
+}
+
+static void fill_gap(void)
+{
+	CHECK(read(open("/dev/zero", O_RDONLY), room + 970 * PAGE, 8 * PAGE) == 8 * (ssize_t)PAGE);
+}
+
+static void growing(void)
+{
+	unsigned char vec[1];
+	char *p;
+
+	room = mmap(NULL, 1000 * PAGE, PROT_NONE, ANON, -1, 0);
+	CHECK(room != MAP_FAILED && munmap(room, 1000 * PAGE) == 0);
+	stack = mmap(room + 990 * PAGE, 2 * PAGE, RW, ANON | MAP_FIXED | MAP_GROWSDOWN, -1, 0);
+	CHECK(stack == room + 990 * PAGE);
+	stack[0] = 7;
+	stack[-1] = 8;
+	call("the next page", mincore(stack - PAGE, PAGE, vec));
+	call("and the one below", mincore(stack - 2 * PAGE, PAGE, vec));
+	stack[-10 * (ssize_t)PAGE] = 9;
+	printf("%d %d %d\n", stack[0], stack[-1], stack[-5 * (ssize_t)PAGE]);
+	call("all between", mincore(stack - 10 * PAGE, 12 * PAGE, (unsigned char[12]){ 0 }));
+	touch("one more", 979, NULL);
+	touch("by a system call", 970, fill_gap);
+	touch("within the limit", 976, limit_to_16);
+	touch("more than the limit", 975, limit_to_16);
+	touch("away from another", 756 + 1, map_500_open);
+	touch("near another", 756, map_500_open);
+	touch("near one that cannot be used", 501, map_500_closed);
+	touch("above it", 992, NULL);
+	p = mmap(room + 900 * PAGE, PAGE, RW, ANON, -1, 0);
+	CHECK(p != MAP_FAILED);
+	printf("a hint in its room: %s\n", p == room + 900 * PAGE ? "taken" : "not taken");
+	p = mmap(room + 700 * PAGE, PAGE, RW, ANON, -1, 0);
+	printf("below it: %s\n", p == room + 700 * PAGE ? "taken" : "not taken");
+	touch("what does not grow", 699, NULL);
+	CHECK(mprotect(stack - 10 * PAGE, 5 * PAGE, PROT_READ) == 0);
+	touch("read-only now", 979, NULL);
+	call("a guard at its end", madvise(stack - 10 * PAGE, PAGE, 102));
+	touch("the guard", 980, NULL);
+	touch("below the guard", 979, NULL);
+	call("no guard", madvise(stack - 10 * PAGE, PAGE, 103));
+	CHECK(munmap(room, 1000 * PAGE) == 0);
+}
+
+/* --- what is locked ------------------------------------------------------------------------ */
+
+static long locked_kib(void)
+{
+	char text[4096], *at;
+	const int fd = open("/proc/self/status", O_RDONLY);
+	ssize_t n = read(fd, text, sizeof(text) - 1);
+
+	CHECK(n > 0);
+	close(fd);
+	text[n] = '\0';
+	at = strstr(text, "VmLck:");
+	CHECK(at);
+	return atol(at + 6);
+}
+
+static void tell_locked(const char *what)
+{
+	printf("%s: %ld kB locked\n", what, locked_kib());
+}
+
+static void as_a_user(char *p)
+{
+	const struct rlimit lim = { 4 * PAGE, 4 * PAGE };
+	char *q;
+
+	tell_locked("a child");
+	CHECK(setrlimit(RLIMIT_MEMLOCK, &lim) == 0);
+	CHECK(geteuid() != 0 || setuid(1234) == 0);
+	call("three pages", mlock(p, 3 * PAGE));
+	call("two more", mlock(p + 3 * PAGE, 2 * PAGE));
+	call("the same and one more", mlock(p, 4 * PAGE));
+	call("a mapping beyond the limit", (long)mmap(NULL, PAGE, RW, ANON | MAP_LOCKED, -1, 0));
+	call("all", mlockall(MCL_CURRENT));
+	call("two less", munlock(p, 2 * PAGE));
+	q = mmap(NULL, 2 * PAGE, RW, ANON | MAP_LOCKED, -1, 0);
+	call("a mapping within it", (long)q);
+	call("that grows", (long)mremap(q, 2 * PAGE, 3 * PAGE, MREMAP_MAYMOVE));
+	tell_locked("at the end");
+	fflush(stdout);
+	_exit(0);
+}
+
+static void locked(void)
+{
+	char *p = mmap(NULL, 16 * PAGE, RW, ANON, -1, 0), *q;
+	int status;
+	long before;
+	pid_t pid;
+
+	CHECK(p != MAP_FAILED);
+	CHECK(munlockall() == 0);
+	tell_locked("nothing");
+	CHECK(mlock(p + 2 * PAGE, 6 * PAGE) == 0);
+	tell_locked("six pages");
+	call("invalidate", msync(p, 16 * PAGE, MS_INVALIDATE));
+	call("invalidate others", msync(p + 8 * PAGE, 8 * PAGE, MS_INVALIDATE | MS_SYNC));
+	call("sync", msync(p, 16 * PAGE, MS_SYNC));
+	call("not needed", madvise(p + 2 * PAGE, PAGE, MADV_DONTNEED));
+	call("not needed though locked", madvise(p + 2 * PAGE, PAGE, 24));
+	call("free", madvise(p + 2 * PAGE, PAGE, MADV_FREE));
+	call("cold", madvise(p + 2 * PAGE, PAGE, MADV_COLD));
+	call("page out", madvise(p + 2 * PAGE, PAGE, MADV_PAGEOUT));
+	call("a guard", madvise(p + 2 * PAGE, PAGE, 102));
+	call("a guard less", madvise(p + 2 * PAGE, PAGE, 103));
+	CHECK(mlock(p, 3 * PAGE) == 0);
+	tell_locked("eight");
+	CHECK(munmap(p + 3 * PAGE, PAGE) == 0);
+	tell_locked("one is gone");
+	call("lock up to a hole", mlock(p + 2 * PAGE, 4 * PAGE));
+	call("unlock over it", munlock(p, 5 * PAGE));
+	tell_locked("then");
+	CHECK(mmap(p + 4 * PAGE, PAGE, RW, ANON | MAP_FIXED, -1, 0) == p + 4 * PAGE);
+	tell_locked("one is replaced");
+	q = mmap(NULL, 4 * PAGE, RW, ANON | MAP_LOCKED, -1, 0);
+	CHECK(q != MAP_FAILED);
+	printf("locked by mmap: %d there\n", resident(q, 4));
+	tell_locked("by mmap");
+	q = mremap(q, 4 * PAGE, 64 * PAGE, MREMAP_MAYMOVE);
+	CHECK(q != MAP_FAILED);
+	printf("grown: %d there\n", resident(q, 64));
+	tell_locked("grown");
+	CHECK(mremap(q, 64 * PAGE, 2 * PAGE, 0) == q);
+	tell_locked("shrunk");
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		as_a_user(mmap(NULL, 8 * PAGE, RW, ANON, -1, 0));
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(mlockall(MCL_FUTURE) == 0);
+	before = locked_kib();
+	q = mmap(NULL, 8 * PAGE, RW, ANON, -1, 0);
+	CHECK(q != MAP_FAILED);
+	printf("from then on: %ld kB, %d there\n", locked_kib() - before, resident(q, 8));
+	CHECK(munlockall() == 0);
+	tell_locked("nothing");
+	q = mmap(NULL, 8 * PAGE, RW, ANON, -1, 0);
+	CHECK(q != MAP_FAILED);
+	tell_locked("nothing");
+}
+
 int main(int argc, char **argv)
 {
 	char path[] = "/dev/shm/mapflags.XXXXXX";
@@ -308,5 +501,7 @@ int main(int argc, char **argv)
 	duplicates(shm);
 	presence(shm, self);
 	nonlinear(shm);
+	growing();
+	locked();
 	return 0;
 }

@@ -156,6 +156,20 @@ static void many(void)
 	printf("%d pages refused\n", refused);
 }
 
+/* A sealed stack grows, and its new pages are sealed, too. */
+static void grown(void)
+{
+	char *p = map(300, PROT_NONE, ANON), *stack = p + 290 * PAGE;
+
+	CHECK(munmap(p, 300 * PAGE) == 0);
+	CHECK(mmap(stack, 2 * PAGE, RW, ANON | MAP_FIXED | MAP_GROWSDOWN, -1, 0) == stack);
+	call("a stack", seal(stack, 2 * PAGE, 0));
+	stack[-2 * (ssize_t)PAGE] = 'x';
+	call("mprotect of what has grown", mprotect(stack - 2 * PAGE, PAGE, PROT_READ));
+	call("munmap of it", munmap(stack - PAGE, PAGE));
+	call("munmap below it", munmap(stack - 3 * PAGE, PAGE));
+}
+
 static void keys(void)
 {
 	char *p = map(1, RW, ANON);
@@ -177,6 +191,7 @@ int main(void)
 	contents();
 	others();
 	many();
+	grown();
 	keys();
 	return 0;
 }
