@@ -23,6 +23,8 @@
 COUNTER(remote_messages, "socket.remote.messages", "messages of bytes to other processors");
 COUNTER(remote_bytes, "socket.remote.bytes", "bytes to other processors");
 COUNTER(remote_bulks, "socket.remote.bulks", "of the messages, those whose bytes the device read");
+COUNTER(remote_copied, "socket.remote.copied",
+	"bytes that this node copied between a program's write() and another's read()");
 COUNTER(remote_windows, "socket.remote.windows", "messages that told of room for more bytes");
 COUNTER(remote_resets, "socket.remote.resets", "connections reset at another processor");
 
@@ -152,6 +154,8 @@ int remote_net_data(struct remote_conn *c, struct remote_buf *b, uint32_t off, u
 	counter_add(&remote_bytes, len);
 	if (bulk)
 		counter_inc(&remote_bulks);
+	else
+		counter_add(&remote_copied, len); /* into the message */
 	return 0;
 }
 
@@ -281,6 +285,8 @@ static enum rpc_handler_result handle_data(struct rpc_request *req, void *arg)
 		m.deaf = r.flags & PP_DEAF;
 		m.data = bulk_len ? bulk : body + sizeof(head);
 		err = remote_receive(&m, &rep.limit);
+		if (!err)
+			counter_add(&remote_copied, m.len); /* into the socket's queue */
 	}
 	pp_data_rep_encode(&rep, &w);
 	rpc_reply(req, err, err ? NULL : &w, err ? 0 : sizeof(w));
