@@ -6,7 +6,8 @@
 
 Each guest has one CPU (see docs/tools/hca.md), 512 MiB of shared RAM, an Ethernet link to its
 neighbour for the TCP side of the test programs, a console log in `workdir`, and a command
-channel on a virtio serial port.
+channel on a virtio serial port. A Guest may also stand alone, without an HCA, on QEMU's user
+network.
 """
 import json
 import os
@@ -34,28 +35,36 @@ def _die_with_parent():
 class Guest:
     """One QEMU with one Linux guest."""
 
-    def __init__(self, index, kernel, initrd, workdir, hca_fd, net_fd, memory, smp, skip):
+    def __init__(self, index, kernel, initrd, workdir, hca_fd, net_fd, memory, smp, skip,
+                 user_net=False, icount=False):
         self.index, self.console = index, workdir / f"guest{index}.console"
-        self.ip, self.buffer = f"10.9.0.{index + 1}", b""
+        self.ip, self.buffer = "10.0.2.15" if user_net else f"10.9.0.{index + 1}", b""
         self.qtest = workdir / f"qtest{index}"
         self.channel, theirs = socket.socketpair()
-        fds = [hca_fd, theirs.fileno()]
+        fds = [theirs.fileno()]
+        accel = os.environ.get("REFERENCE_ACCEL", "tcg")
         command = [
             os.environ.get("QEMU", "qemu-system-x86_64"), "-nodefaults", "-no-reboot",
-            "-display", "none", "-accel", os.environ.get("REFERENCE_ACCEL", "tcg"),
+            "-display", "none", "-accel", "tcg,thread=single" if icount else accel,
             "-cpu", "max,-erms,-fsrm", "-smp", str(smp), "-m", str(memory),
             "-object", f"memory-backend-memfd,id=ram0,size={memory}M,share=on",
             "-M", "pc,memory-backend=ram0", "-kernel", str(kernel), "-initrd", str(initrd),
             "-append", f"{APPEND} reference_ip={self.ip} reference_skip={','.join(skip)}",
             "-serial", f"file:{self.console}",
             "-chardev", f"socket,id=cmd,fd={theirs.fileno()}", "-device", "virtio-serial-pci",
-            "-device", "virtserialport,chardev=cmd,name=reference",
-            "-qtest", f"unix:{self.qtest},server=on,wait=off", "-qtest-log", "none",
-            "-device", f"x-pci-proxy-dev,id=hca,fd={hca_fd}"]
+            "-device", "virtserialport,chardev=cmd,name=reference"]
+        if hca_fd is not None:
+            fds.append(hca_fd)
+            command += ["-qtest", f"unix:{self.qtest},server=on,wait=off", "-qtest-log", "none",
+                        "-device", f"x-pci-proxy-dev,id=hca,fd={hca_fd}"]
         if net_fd is not None:
             fds.append(net_fd)
-            command += ["-netdev", f"dgram,id=net,local.type=fd,local.str={net_fd}", "-device",
+        if net_fd is not None or user_net:
+            net = "user" if user_net else f"dgram,local.type=fd,local.str={net_fd}"
+            command += ["-netdev", f"{net},id=net", "-device",
                         f"virtio-net-pci,netdev=net,mac=52:54:00:09:00:{index + 1:02x},romfile="]
+        if icount:
+            command += ["-icount", "shift=0,sleep=off"]
         self.errors = workdir / f"guest{index}.qemu"
         with open(self.errors, "wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
