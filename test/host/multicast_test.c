@@ -366,6 +366,58 @@ static void memberships_are_bounded(struct ktest *t)
 	nothing_is_left(t);
 }
 
+/* How many groups of the card the sockets @all can join, from @first on. */
+static uint32_t join_all(struct socket **all, uint32_t nr, uint16_t first)
+{
+	uint32_t n = 0;
+
+	while (n < nr * 64 && !join6(all[n / 64], TCPIP_FIRST_IF_INDEX, (uint16_t)(first + n)))
+		n++;
+	return n;
+}
+
+/* A program gets 896 of the cards' groups; the rest is for those that are in fewer than 16. */
+static void one_program_does_not_take_all_groups(struct ktest *t)
+{
+	struct kmem_account *greedy = kmem_account_create(), *other = kmem_account_create();
+	struct socket *all[16], *one, *two;
+
+	outside_card(true);
+	fake_account = greedy;
+	fake_task(0);
+	for (uint32_t i = 0; i < ARRAY_SIZE(all); i++)
+		all[i] = socket_create(&udp_ops, AF_INET6, SOCK_DGRAM, SOL_UDP);
+	EXPECT_EQ(t, join_all(all, ARRAY_SIZE(all), 0), 896u);
+	EXPECT_EQ(t, kmem_count(KMEM_CARD_GROUPS), 896u);
+	/* A group that it is in already is no further one. */
+	EXPECT_EQ(t, join6(all[15], TCPIP_FIRST_IF_INDEX, 3), 0);
+	EXPECT_EQ(t, kmem_count(KMEM_CARD_GROUPS), 896u);
+	fake_account = other;
+	fake_task(0);
+	one = socket_create(&udp_ops, AF_INET6, SOCK_DGRAM, SOL_UDP);
+	two = socket_create(&udp_ops, AF_INET6, SOCK_DGRAM, SOL_UDP);
+	/* One of the other program's, and 15 new ones. */
+	EXPECT_EQ(t, join6(one, TCPIP_FIRST_IF_INDEX, 3), 0);
+	EXPECT_EQ(t, join_all(&one, 1, 2000), 15u);
+	EXPECT_EQ(t, outside_joined(), 896 + 15);
+	EXPECT_EQ(t, kmem_count(KMEM_CARD_GROUPS), 896u + 16);
+	/* Another membership stands for the program when one of two goes. */
+	EXPECT_EQ(t, join6(two, TCPIP_FIRST_IF_INDEX, 3), 0);
+	socket_drop(one);
+	EXPECT_EQ(t, kmem_count(KMEM_CARD_GROUPS), 896u + 1);
+	for (uint32_t i = 0; i < ARRAY_SIZE(all); i++)
+		socket_drop(all[i]);
+	EXPECT_EQ(t, outside_joined(), 1);
+	EXPECT_EQ(t, kmem_count(KMEM_CARD_GROUPS), 1u);
+	socket_drop(two);
+	EXPECT_EQ(t, kmem_count(KMEM_CARD_GROUPS), 0u);
+	fake_account = NULL;
+	fake_task(0);
+	kmem_account_put(greedy);
+	kmem_account_put(other);
+	nothing_is_left(t);
+}
+
 static void a_card_takes_part(struct ktest *t)
 {
 	static const uint8_t group[16] = { [10] = 0xff, 0xff, 233, 1, 2, 3 };
@@ -501,6 +553,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_listener_may_join),
 	KTEST(sources_are_filtered),
 	KTEST(memberships_are_bounded),
+	KTEST(one_program_does_not_take_all_groups),
 	KTEST(a_card_takes_part),
 	KTEST(a_named_source_is_the_interfaces_own),
 	KTEST(calls_make_one_datagram),

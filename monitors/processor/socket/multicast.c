@@ -14,7 +14,8 @@
  * Limits:	GROUPS_MAX4 memberships of IPv4 a socket, SOURCES_MAX4 and _MAX6 sources of one, as
  *		Linux's defaults; GROUPS_MAX6 of IPv6; memberships are charged to the program. The
  *		cards are in CARD_GROUPS_MAX groups, as the stack looks through all of them for each
- *		packet to a group. ENOBUFS beyond these. Members on other
+ *		packet to a group: each program counts its own, and one alone gets no more than most
+ *		of them (KMEM_CARD_GROUPS). ENOBUFS beyond these. Members on other
  *		processors of the vNode are not reached, and a processor without a card has the
  *		loopback alone. No IP_MSFILTER, no MCAST_MSFILTER.
  * See:		docs/design/sockets.md
@@ -55,6 +56,7 @@ struct group {
 	uint8_t addr[16];       /* const */
 	uint32_t interface;     /* const */
 	uint8_t by[4];          /* const: IPv4: the address that named the interface; 0: none */
+	bool counted;           /* groups.mutex: stands for its program's on this card */
 	bool include;           /* takes what the sources send, or what all others do */
 	uint32_t nr_sources;
 	struct source *sources; /* of kmem_alloc() */
@@ -62,7 +64,6 @@ struct group {
 
 static struct {
 	struct mutex mutex;   /* RANK_NET */
-	uint32_t nr_cards;    /* mutex: groups that cards are in for sockets */
 	struct spinlock lock; /* RANK_SPIN_MONITOR */
 	struct hlist_head by_addr[BUCKETS] __guarded_by(&lock);
 } groups = {
@@ -220,19 +221,56 @@ static struct group *find_own_locked(struct socket *s, const uint8_t addr[16], u
 	return NULL;
 }
 
+/* Another membership of @g's program, in the same group on the same card; NULL: there is none. */
+static struct group *find_kin_locked(const struct group *g) __must_hold(&groups.mutex)
+{
+	struct group *other, *found = NULL;
+
+	assert_mutex_held(&groups.mutex);
+	spin_lock(&groups.lock);
+	hlist_for_each_entry(other, bucket_of(g->addr), node) {
+		if (other != g && other->interface == g->interface &&
+		    !memcmp(other->addr, g->addr, 16) &&
+		    kmem_account_of(other) == kmem_account_of(g)) {
+			found = other;
+			break;
+		}
+	}
+	spin_unlock(&groups.lock);
+	return found;
+}
+
+/* @g counts for its program, unless another membership does so already. -ENOBUFS */
+static int count_locked(struct group *g) __must_hold(&groups.mutex)
+{
+	assert_mutex_held(&groups.mutex);
+	if (g->interface == LOOPBACK_INDEX || find_kin_locked(g))
+		return 0;
+	if (!kmem_take(kmem_account_of(g), KMEM_CARD_GROUPS, 1, CARD_GROUPS_MAX))
+		return -ENOBUFS;
+	g->counted = true;
+	return 0;
+}
+
+/* @g goes: another membership of its program counts from now on, if there is one. */
+static void uncount_locked(struct group *g) __must_hold(&groups.mutex)
+{
+	struct group *kin = g->counted ? find_kin_locked(g) : NULL;
+
+	assert_mutex_held(&groups.mutex);
+	if (kin)
+		kin->counted = true;
+	else if (g->counted)
+		kmem_give(kmem_account_of(g), KMEM_CARD_GROUPS, 1);
+	g->counted = false;
+}
+
 static int join_card_locked(uint32_t interface, const uint8_t addr[16]) __must_hold(&groups.mutex)
 {
-	int err;
-
 	assert_mutex_held(&groups.mutex);
 	if (interface == LOOPBACK_INDEX || has_member(addr, interface, NULL))
 		return 0;
-	if (groups.nr_cards >= CARD_GROUPS_MAX)
-		return -ENOBUFS;
-	err = tcpip_join(interface, addr);
-	if (!err)
-		groups.nr_cards++;
-	return err;
+	return tcpip_join(interface, addr);
 }
 
 static void leave_card_locked(uint32_t interface, const uint8_t addr[16]) __must_hold(&groups.mutex)
@@ -240,8 +278,6 @@ static void leave_card_locked(uint32_t interface, const uint8_t addr[16]) __must
 	assert_mutex_held(&groups.mutex);
 	if (interface == LOOPBACK_INDEX || has_member(addr, interface, NULL))
 		return;
-	ASSERT(groups.nr_cards > 0);
-	groups.nr_cards--;
 	tcpip_leave(interface, addr);
 }
 
@@ -255,15 +291,18 @@ static int add_locked(struct socket *s, const struct request *r, uint32_t interf
 	assert_mutex_held(&groups.mutex);
 	if (!g)
 		return -ENOBUFS;
-	err = join_card_locked(interface, r->group);
-	if (err) {
-		kmem_free(g);
-		return err;
-	}
 	memcpy(g->addr, r->group, sizeof(g->addr));
 	memcpy(g->by, r->by, sizeof(g->by));
 	g->interface = interface;
 	g->include = include;
+	err = count_locked(g);
+	if (!err)
+		err = join_card_locked(interface, r->group);
+	if (err) {
+		uncount_locked(g);
+		kmem_free(g);
+		return err;
+	}
 	spin_lock(&groups.lock);
 	hlist_add_head(&g->node, bucket_of(g->addr));
 	list_add_tail(&g->link, &inet_of(s)->groups);
@@ -274,6 +313,7 @@ static int add_locked(struct socket *s, const struct request *r, uint32_t interf
 static void drop_locked(struct socket *s, struct group *g) __must_hold(&groups.mutex)
 {
 	assert_mutex_held(&groups.mutex);
+	uncount_locked(g);
 	spin_lock(&groups.lock);
 	hlist_del(&g->node);
 	list_del(&g->link);
