@@ -336,6 +336,72 @@ static void corks(int family, const char *host)
 	close(b);
 }
 
+/* Bytes that wait for more; then what makes them arrive, @how. */
+static void held(const char *what, int c, int s, void (*how)(int c))
+{
+	call(what, send(c, "ab", 2, MSG_MORE));
+	call("none yet", recv(s, buf, 10, MSG_DONTWAIT));
+	how(c);
+	memset(buf, 0, 10);
+	call("all", recv(s, buf, 10, 0));
+	printf("%.10s\n", buf);
+}
+
+static void by_more(int c)
+{
+	call("more", send(c, "c", 1, MSG_MORE));
+	call("last", send(c, "d", 1, 0));
+}
+
+static void by_nodelay(int c)
+{
+	const int on = 1, off = 0;
+
+	CHECK(setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0);
+	CHECK(setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &off, sizeof(off)) == 0);
+}
+
+static void by_time(int c)
+{
+	(void)c;
+}
+
+static void by_shutdown(int c)
+{
+	CHECK(shutdown(c, SHUT_WR) == 0);
+}
+
+/* The same on a connection. */
+static void tcp_corks(int family, const char *host)
+{
+	const int l = listener(family, host, 5), c = make(family, SOCK_STREAM), on = 1, off = 0;
+	size_t got = 0;
+	int s;
+
+	CHECK(connect_to(c, host, port_of(l)) == 0);
+	s = accept(l, NULL, NULL);
+	CHECK(s >= 0);
+	held("more", c, s, by_more);
+	held("nodelay", c, s, by_nodelay);
+	held("time", c, s, by_time);
+	CHECK(setsockopt(c, IPPROTO_TCP, TCP_CORK, &on, sizeof(on)) == 0);
+	call("write", write(c, "hello", 5));
+	call("write", write(c, " you", 4));
+	call("none yet", recv(s, buf, 10, MSG_DONTWAIT));
+	CHECK(setsockopt(c, IPPROTO_TCP, TCP_CORK, &off, sizeof(off)) == 0);
+	call("all", recv(s, buf, 20, 0));
+	for (int i = 0; i < 14; i++)
+		CHECK(send(c, buf, 5000, MSG_MORE) == 5000);
+	while (got < 70000)
+		got += (size_t)recv(s, buf, sizeof(buf), 0);
+	call("no more than that", recv(s, buf, 10, MSG_DONTWAIT));
+	held("end", c, s, by_shutdown);
+	call("the end", recv(s, buf, 10, 0));
+	close(c);
+	close(s);
+	close(l);
+}
+
 static void udp(int family, const char *host)
 {
 	struct sockaddr_storage ss, from;
@@ -563,6 +629,7 @@ int main(void)
 		nonblocking(families[i], hosts[i]);
 		udp(families[i], hosts[i]);
 		corks(families[i], hosts[i]);
+		tcp_corks(families[i], hosts[i]);
 		bulk(families[i], hosts[i]);
 		serving(families[i], hosts[i]);
 	}

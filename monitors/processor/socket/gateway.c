@@ -301,6 +301,8 @@ int gateway_init(void)
 	if (!err)
 		err = remote_udp_init();
 	if (!err)
+		err = tcp_cork_init();
+	if (!err)
 		err = outside_port_init();
 	if (!err)
 		err = gateway_net_init();

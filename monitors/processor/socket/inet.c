@@ -81,8 +81,8 @@ int inet_getname(struct socket *s, bool peer, struct sock_addr *addr)
 /* --- options ------------------------------------------------------------------------- */
 
 /*
- * Options that are numbers: they are checked and kept. Inside of a vNode those of multicast alone
- * change anything: there are no packets that the others could be about.
+ * Options that are numbers: they are checked and kept. Inside of a vNode those of multicast, and
+ * TCP_CORK, change anything: there are no packets that the others could be about.
  */
 static const struct {
 	int level, option;
@@ -178,6 +178,9 @@ int inet_setsockopt(struct socket *s, int level, int option, const void *val, ui
 	if (number < options[i].min || number > options[i].max)
 		return -EINVAL;
 	WRITE_ONCE(u->options[i], number - options[i].preset);
+	if (level == SOL_TCP &&
+	    ((option == TCP_CORK && !number) || (option == TCP_NODELAY && number)))
+		tcp_push(s);
 	return 0;
 }
 

@@ -29,13 +29,16 @@ struct inet_socket {
 	struct name_entry *name;        /* naming, or release(): NULL: of no interest to others */
 	bool told;                      /* socket.lock: connect() has said that it is connected */
 	bool pending;                   /* socket.lock: its backlog has no place for it yet */
-	struct tcpip_conn *outside;     /* atomic: set once; NULL: the peer is inside */
-	struct outside_port *visible;   /* outside_port.c; NULL: not visible outside */
-	bool v6only;                    /* atomic */
-	struct list_head groups;        /* multicast.c */
-	uint32_t mc_if4, mc_if6;        /* atomic: IP_MULTICAST_IF, by index; 0: the system's */
-	uint8_t mc_addr4[4];            /* of mc_if4, as the program named it */
-	int32_t options[INET_OPTIONS];  /* atomic: by place in the table of options; 0: default */
+	struct list_head watch_link;    /* watch.lock of tcp_cork.c, as the next two */
+	uint64_t watch_ns;
+	bool watched;
+	struct tcpip_conn *outside;    /* atomic: set once; NULL: the peer is inside */
+	struct outside_port *visible;  /* outside_port.c; NULL: not visible outside */
+	bool v6only;                   /* atomic */
+	struct list_head groups;       /* multicast.c */
+	uint32_t mc_if4, mc_if6;       /* atomic: IP_MULTICAST_IF, by index; 0: the system's */
+	uint8_t mc_addr4[4];           /* of mc_if4, as the program named it */
+	int32_t options[INET_OPTIONS]; /* atomic: by place in the table of options; 0: default */
 };
 
 static inline struct inet_socket *inet_of(struct socket *s)
@@ -91,6 +94,18 @@ void tcp_reset(struct socket *s);
 /* @child, the server's end of a connection, is as listener @l, and has these names. */
 void tcp_inherit(struct socket *child, struct socket *l, const struct inet_name *local,
 		 const struct inet_name *remote);
+
+/* --- tcp_cork.c ---------------------------------------------------------------------- */
+
+#define CORK_NS (200 * NSEC_PER_MSEC) /* bytes are held back no longer */
+
+/* socket_msg.hold for a send with @flags. */
+uint32_t tcp_cork_limit(struct socket *s, uint32_t flags);
+/* The bytes that are held back at @peer arrive in time. */
+void tcp_cork_watch(struct socket *peer);
+/* The bytes of @s that are held back arrive now. */
+void tcp_push(struct socket *s);
+int tcp_cork_init(void) __must_check;
 
 /* --- tcp_info.c ---------------------------------------------------------------------- */
 

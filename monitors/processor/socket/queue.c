@@ -258,14 +258,55 @@ size_t sock_msg_copy(const struct sock_msg *m, size_t off, size_t len, struct ui
 	}
 }
 
-void sock_queue_push_locked(struct socket *s, struct sock_msg *m)
+static void push_locked(struct socket *s, struct sock_msg *m) __must_hold(&s->lock)
 {
 	assert_spin_held(&s->lock);
-	ASSERT(!s->dead);
 	list_add_tail(&m->node, &s->queue);
 	__atomic_store_n(&s->queued, s->queued + m->cost, __ATOMIC_RELEASE);
 	__atomic_store_n(&s->readable, s->readable + m->len, __ATOMIC_RELEASE);
 	__atomic_store_n(&s->nr_queued, s->nr_queued + 1, __ATOMIC_RELEASE);
+}
+
+void sock_queue_release_locked(struct socket *s)
+{
+	struct sock_msg *m;
+
+	assert_spin_held(&s->lock);
+	while ((m = list_first_entry_or_null(&s->held, struct sock_msg, node))) {
+		list_del(&m->node);
+		push_locked(s, m);
+	}
+	s->held_len = 0;
+}
+
+void sock_queue_push_locked(struct socket *s, struct sock_msg *m)
+{
+	assert_spin_held(&s->lock);
+	ASSERT(!s->dead);
+	if (unlikely(!list_empty(&s->held)))
+		sock_queue_release_locked(s);
+	push_locked(s, m);
+}
+
+void sock_queue_hold_locked(struct socket *s, struct sock_msg *m, uint32_t limit)
+{
+	assert_spin_held(&s->lock);
+	ASSERT(!s->dead);
+	if (list_empty(&s->held))
+		s->held_ns = time_now_ns();
+	list_add_tail(&m->node, &s->held);
+	s->held_len += m->len;
+	if (s->held_len >= limit)
+		sock_queue_release_locked(s);
+}
+
+void socket_release_held(struct socket *s)
+{
+	spin_lock(&s->lock);
+	if (!s->dead)
+		sock_queue_release_locked(s);
+	spin_unlock(&s->lock);
+	socket_wake(&s->rd_wait);
 }
 
 void sock_queue_pop_locked(struct socket *s, struct sock_msg *m)
@@ -290,6 +331,7 @@ void sock_queue_purge(struct socket *s)
 
 	do {
 		spin_lock(&s->lock);
+		sock_queue_release_locked(s);
 		m = sock_queue_first_locked(s);
 		if (m)
 			sock_queue_pop_locked(s, m);

@@ -64,6 +64,15 @@ void sock_charge_give(struct kmem_account *a, uint64_t cost);
 
 void sock_queue_push_locked(struct socket *s, struct sock_msg *m) __must_hold(&s->lock);
 void sock_queue_pop_locked(struct socket *s, struct sock_msg *m) __must_hold(&s->lock);
+/*
+ * The same as a push, but the message arrives later: with the next one, or by the calls below, or
+ * now if @limit bytes or more are held back so.
+ */
+void sock_queue_hold_locked(struct socket *s, struct sock_msg *m, uint32_t limit)
+	__must_hold(&s->lock);
+void sock_queue_release_locked(struct socket *s) __must_hold(&s->lock);
+/* With the lock, and a word to readers. */
+void socket_release_held(struct socket *s);
 /* The first message, or NULL. */
 struct sock_msg *sock_queue_first_locked(const struct socket *s) __must_hold(&s->lock);
 /* All messages are dropped. No lock held; the caller sees to it that none come after. */

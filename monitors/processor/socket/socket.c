@@ -59,6 +59,7 @@ struct socket_cred socket_cred_current(void)
 static void init_lists(struct socket *s)
 {
 	list_init(&s->queue);
+	list_init(&s->held);
 	list_init(&s->backlog);
 	list_init(&s->accept_link);
 	list_init(&s->walk_link);

@@ -67,6 +67,7 @@ struct socket_msg {
 	bool has_cred;
 	uint64_t stamp_ns;   /* recvmsg(): real time of arrival */
 	uint32_t nr_before;  /* recvmsg(): messages in the queue when one was taken; 0: none was */
+	uint32_t hold;       /* TCP: so many bytes may wait for more at the peer; 0: none */
 	uint32_t interface;  /* IP_PKTINFO: of the datagram; 0: unknown */
 	struct sock_addr to; /* IP_PKTINFO: the address that the datagram was sent to */
 };
@@ -176,6 +177,9 @@ struct socket {
 	uint64_t queued;                  /* lock: what they take of the memory */
 	uint64_t readable;                /* lock: their payload */
 	uint32_t nr_queued;               /* lock */
+	struct list_head held;            /* lock: TCP: what its sender holds back: tcp_cork.c */
+	uint64_t held_ns;                 /* lock: since when */
+	uint32_t held_len;                /* lock: their payload */
 	struct list_head backlog;         /* lock: accept_link of sockets not accepted yet */
 	uint32_t nr_backlog, max_backlog; /* lock */
 	struct list_head accept_link;     /* the listener's lock */

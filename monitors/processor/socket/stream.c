@@ -38,8 +38,8 @@ int socket_wait_room(struct socket *s, uint64_t deadline_ns)
 	return err ? socket_wait_error(err, READ_ONCE(s->sndtimeo_ns)) : 0;
 }
 
-/* Append @msg to @to's queue, unless that one takes nothing any more: -EPIPE. */
-static int append(struct socket *to, struct sock_msg *msg)
+/* Append @msg, of a call with @hold, to @to's queue. -EPIPE: that one takes nothing any more. */
+static int append(struct socket *to, struct sock_msg *msg, uint32_t hold)
 {
 	struct scm_fds *fds = msg->fds;
 	int err = 0;
@@ -49,6 +49,8 @@ static int append(struct socket *to, struct sock_msg *msg)
 	spin_lock(&to->lock);
 	if (to->dead || (to->family == AF_UNIX && (to->shut & SOCKET_SHUT_RD)))
 		err = -EPIPE;
+	else if (hold)
+		sock_queue_hold_locked(to, msg, hold);
 	else
 		sock_queue_push_locked(to, msg);
 	spin_unlock(&to->lock);
@@ -80,7 +82,7 @@ static int send_chunk(struct socket *s, struct socket *peer, struct socket_msg *
 		return PTR_ERR(msg);
 	msg->cred = m->cred;
 	msg->fds = m->fds;
-	err = append(peer, msg);
+	err = append(peer, msg, m->hold);
 	if (err) {
 		msg->fds = NULL; /* still the caller's */
 		sock_msg_free(msg);
@@ -105,6 +107,9 @@ ssize_t socket_send_stream(struct socket *s, struct socket_msg *m)
 		err = broken(s);
 		if (!err && !m->uio->left)
 			break;
+		/* There is no room before the peer has read what is held back, too. */
+		if (!err && unlikely(!socket_has_room(s)))
+			socket_release_held(peer);
 		if (!err)
 			err = socket_wait_room(s, deadline);
 		if (!err)

@@ -32,6 +32,7 @@
 void tcp_fin(struct socket *s)
 {
 	spin_lock(&s->lock);
+	sock_queue_release_locked(s); /* what the peer has held back comes before its end */
 	s->finished = true;
 	spin_unlock(&s->lock);
 	socket_shut(s, SOCKET_SHUT_RD, 0);
@@ -373,6 +374,17 @@ int tcp_begin_send(struct socket *s, uint32_t flags)
 	return flags & MSG_OOB ? -EOPNOTSUPP : 0;
 }
 
+/* Some of what @s has sent may be held back at its peer. */
+static void watch_peer(struct socket *s)
+{
+	struct socket *peer = socket_peer_get(s);
+
+	if (!peer)
+		return;
+	tcp_cork_watch(peer);
+	socket_put(peer);
+}
+
 static ssize_t tcp_send(struct socket *s, struct socket_msg *m)
 {
 	const ssize_t len = (ssize_t)m->uio->left;
@@ -380,9 +392,12 @@ static ssize_t tcp_send(struct socket *s, struct socket_msg *m)
 
 	if (ret)
 		return ret;
+	m->hold = tcp_cork_limit(s, m->flags);
 	ret = socket_send_stream(s, m);
 	if (ret == -ENOTCONN)
 		return -EPIPE;
+	if (m->hold)
+		watch_peer(s);
 	if (ret == -EPIPE && READ_ONCE(s->state) == SOCKET_CONNECTED &&
 	    !(READ_ONCE(s->shut) & SOCKET_SHUT_WR)) {
 		tcp_reset(s); /* the bytes have left, and the answer to them is a reset */
