@@ -306,9 +306,14 @@ void fake_move(uint64_t index, uint32_t node)
 	pthread_mutex_unlock(&fake.lock);
 }
 
+unsigned int fake_under_way(void)
+{
+	return __atomic_load_n(&fake.under_way, __ATOMIC_ACQUIRE);
+}
+
 void fake_quiesce(void)
 {
-	while (__atomic_load_n(&fake.under_way, __ATOMIC_ACQUIRE))
+	while (fake_under_way())
 		usleep(100);
 }
 

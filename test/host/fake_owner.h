@@ -70,6 +70,8 @@ int64_t fake_promised(void);
 size_t fake_pages(void);
 /* Frames that each node will still promise. */
 void fake_frames(uint32_t frames);
+/* Calls that are not served yet, also as their node is silent. */
+unsigned int fake_under_way(void);
 /* Wait until no call is under way. */
 void fake_quiesce(void);
 /* And until nothing is left to be done about spaces that have ended. */

@@ -19,6 +19,7 @@
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 #include <proto/pm.h>
+#include <shim/shim.h>
 
 #include "fake_owner.h"
 #include "user_word.h"
@@ -124,20 +125,19 @@ static bool is_over(struct victim *v)
 	return __atomic_load_n(&v->over, __ATOMIC_ACQUIRE);
 }
 
-/* It waits when this returns, as far as a test can tell. */
+/* It waits when this returns: a kill ends the wait. */
 static void victim_start(struct ktest *t, struct victim *v)
 {
 	v->thread = thread_create("victim", victim_main, v);
 	ASSERT_FALSE(t, IS_ERR(v->thread));
-	usleep(30000);
+	wait_for(is_over(v) || shim_thread_waits_killable(v->thread));
 	EXPECT_FALSE(t, is_over(v));
 }
 
 static void victim_kill(struct ktest *t, struct victim *v, long ret)
 {
 	thread_notify(v->thread, THREAD_F_KILL);
-	for (int i = 0; i < 1000 && !is_over(v); i++)
-		usleep(1000);
+	wait_for(is_over(v));
 	EXPECT_TRUE(t, is_over(v));
 	if (!is_over(v))
 		fake_speak();
@@ -350,7 +350,7 @@ static void a_collapse_holds_up_no_kill(struct ktest *t)
 	EXPECT_EQ(t, user_word(as, BASE, 1, &word, true), 0);
 	fake_silence(1, PM_COLLAPSE);
 	aspace_put(child);
-	usleep(30000);
+	wait_for(fake_under_way() > 0);
 	victim_start(t, &v);
 	victim_kill(t, &v, -EINTR);
 	EXPECT_EQ(t, as->failed, 0);

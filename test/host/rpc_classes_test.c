@@ -515,10 +515,12 @@ static void completion_says_who_polls(struct ktest *t)
 
 /*
  * While withheld is set, its queue gives only what the test has taken off it, give_max completions
- * a poll, and only to the test's thread.
+ * a poll, and only to the test's thread. It is not armed either: once the queue's own thread sleeps
+ * it goes on sleeping, and nobody but the test's thread polls.
  */
 #define NR_TAKEN 4
 static struct rdma_cq *withheld; /* atomic */
+static uint32_t arms_withheld;   /* atomic */
 static _Thread_local bool is_tester;
 static struct rdma_wc taken[NR_TAKEN];
 static int nr_given, give_max;
@@ -537,6 +539,31 @@ int __wrap_rdma_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, int max)
 	while (n < MIN(max, give_max) && nr_given < NR_TAKEN)
 		wc[n++] = taken[nr_given++];
 	return n;
+}
+
+void __real_rdma_arm_cq(struct rdma_cq *cq, bool solicited_only);
+void __wrap_rdma_arm_cq(struct rdma_cq *cq, bool solicited_only);
+
+void __wrap_rdma_arm_cq(struct rdma_cq *cq, bool solicited_only)
+{
+	if (cq != __atomic_load_n(&withheld, __ATOMIC_SEQ_CST))
+		__real_rdma_arm_cq(cq, solicited_only);
+	else
+		__atomic_add_fetch(&arms_withheld, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Until the thread of @q waits for an event, and none has come. */
+static void wait_asleep(struct ktest *t, struct rpc_queue *q)
+{
+	int i;
+
+	for (i = 0; i < 5000; i++) {
+		if (atomic_read(&q->armed) && waitqueue_active(&q->event_wq) &&
+		    !atomic_read(&q->event_pending))
+			break;
+		usleep(1000);
+	}
+	EXPECT_LT(t, i, 5000);
 }
 
 static struct rpc_queue *queue_of(enum rpc_class cls)
@@ -558,6 +585,7 @@ static void barrier_client(struct ktest *t)
 	q = queue_of(RPC_CLASS_WRITEBACK);
 	ASSERT_TRUE(t, q != NULL && q->gives_way);
 	is_tester = true;
+	wait_asleep(t, q);
 	__atomic_store_n(&withheld, q->cq, __ATOMIC_SEQ_CST);
 	rpc_poll_barrier(q); /* all who look at the queue from now on see nothing */
 	for (int i = 0; i < NR_TAKEN; i++)
@@ -566,6 +594,11 @@ static void barrier_client(struct ktest *t)
 		nr += __real_rdma_poll_cq(q->cq, taken + nr, NR_TAKEN - nr);
 		usleep(100);
 	}
+	/* The event of the first comes: the queue's thread finds nothing, and sleeps again. */
+	for (int i = 0; i < 5000 && !__atomic_load_n(&arms_withheld, __ATOMIC_SEQ_CST); i++)
+		usleep(1000);
+	EXPECT_EQ(t, arms_withheld, 1);
+	wait_asleep(t, q);
 	/* Three are taken, of which one is processed before the poller gives way. */
 	__atomic_store_n(&shim_thread_waits, true, __ATOMIC_RELAXED);
 	give_max = 3;
@@ -578,6 +611,7 @@ static void barrier_client(struct ktest *t)
 	rpc_poll_barrier(q);
 	__atomic_store_n(&shim_thread_waits, false, __ATOMIC_RELAXED);
 	__atomic_store_n(&withheld, NULL, __ATOMIC_SEQ_CST);
+	__real_rdma_arm_cq(q->cq, false); /* as q->armed says */
 	wait_done(t, NR_TAKEN);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_WRITEBACK, 8), 0);
 	sim_cmd("barrier 1 2");
@@ -585,7 +619,10 @@ static void barrier_client(struct ktest *t)
 
 static void a_barrier_drains_the_queue(struct ktest *t)
 {
+	shim_bootparam_set("rpc.lazy_us",
+			   "0"); /* the queue's thread sleeps only when it is armed */
 	by_class(t, barrier_client);
+	shim_bootparam_set("rpc.lazy_us", "500");
 }
 
 static const struct ktest_case cases[] = {

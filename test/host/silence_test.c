@@ -201,21 +201,22 @@ static void victim_main(void *arg)
 	__atomic_store_n(&v->over, true, __ATOMIC_RELEASE);
 }
 
-static void victim_start(struct ktest *t, struct victim *v)
-{
-	v->thread = thread_create("victim", victim_main, v);
-	ASSERT_FALSE(t, IS_ERR(v->thread));
-}
-
 static bool is_over(struct victim *v)
 {
 	return __atomic_load_n(&v->over, __ATOMIC_ACQUIRE);
 }
 
+/* It waits when this returns: a kill ends the wait. */
+static void victim_start(struct ktest *t, struct victim *v)
+{
+	v->thread = thread_create("victim", victim_main, v);
+	ASSERT_FALSE(t, IS_ERR(v->thread));
+	wait_for(is_over(v) || shim_thread_waits_killable(v->thread));
+}
+
 /* It waits, and leaves at once when it is told to die. */
 static void victim_kill(struct ktest *t, struct victim *v)
 {
-	usleep(50000);
 	EXPECT_FALSE(t, is_over(v));
 	thread_notify(v->thread, THREAD_F_KILL);
 	wait_for(is_over(v));
@@ -247,7 +248,6 @@ static void an_end_waits_for_no_other_program(struct ktest *t)
 	put(t, v.as, 1, 12);
 	fake_silence(1, PM_FORK);
 	victim_start(t, &v);
-	usleep(50000);
 	EXPECT_LT(t, end_ns(c), ENDING_NS);
 	EXPECT_FALSE(t, is_over(&v));
 	fake_speak();
@@ -377,7 +377,6 @@ static void a_killed_introduction_goes_on(struct ktest *t)
 	v.obj = w.obj = object_shared_create(4 * PAGE_SIZE, false);
 	fake_silence(1, PM_SPACE);
 	victim_start(t, &v);
-	usleep(20000);
 	victim_start(t, &w);
 	victim_kill(t, &v);
 	EXPECT_FALSE(t, is_over(&w));

@@ -170,13 +170,20 @@ static bool lock_for_a_while(struct mutex *m)
 
 int mutex_lock_killable(struct mutex *m)
 {
-	const struct thread *t = thread_current();
+	struct thread *t = thread_current();
+	bool locked;
 
 	shim_check_may_sleep("mutex_lock_killable");
 	shim_rank_acquire(m, m->name, m->rank, 0);
-	while (!lock_for_a_while(m)) {
-		if (!(__atomic_load_n(&t->flags, __ATOMIC_SEQ_CST) & THREAD_F_KILL))
-			continue;
+	locked = lock_for_a_while(m);
+	shim_set_waits_killable(t, !locked);
+	while (!locked) {
+		if (__atomic_load_n(&t->flags, __ATOMIC_SEQ_CST) & THREAD_F_KILL)
+			break;
+		locked = lock_for_a_while(m);
+	}
+	shim_set_waits_killable(t, false);
+	if (!locked) {
 		shim_rank_release(m, m->name);
 		return -EINTR;
 	}

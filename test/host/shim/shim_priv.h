@@ -32,3 +32,7 @@ void shim_timers_kick(void);
 /* locks.c */
 void shim_rank_acquire(const void *lock, const char *name, uint32_t rank, uint32_t how);
 void shim_rank_release(const void *lock, const char *name);
+
+/* wait.c */
+/* For shim_thread_waits_killable(), around a wait that is none of a wait queue. */
+void shim_set_waits_killable(struct thread *t, bool waits);

@@ -10,6 +10,7 @@
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <kernel/wait.h>
+#include <shim/shim.h>
 
 #include "shim_priv.h"
 
@@ -141,13 +142,34 @@ int wait_sleep(struct waiter *w, unsigned int mode, uint64_t deadline_ns)
 	bool poked;
 
 	pthread_mutex_lock(&t->sleep_lock);
+	t->waits_killable = mode & WAIT_KILLABLE;
 	if (!interrupted(t, mode))
 		shim_sleep_locked(t, deadline_ns);
+	t->waits_killable = false;
 	poked = t->poked;
 	pthread_mutex_unlock(&t->sleep_lock);
 	if (interrupted(t, mode))
 		return -EINTR;
 	return poked ? 0 : -ETIMEDOUT;
+}
+
+void shim_set_waits_killable(struct thread *t, bool waits)
+{
+	pthread_mutex_lock(&t->sleep_lock);
+	t->waits_killable = waits;
+	if (waits)
+		t->poked = false; /* by an earlier waker */
+	pthread_mutex_unlock(&t->sleep_lock);
+}
+
+bool shim_thread_waits_killable(struct thread *t)
+{
+	bool waits;
+
+	pthread_mutex_lock(&t->sleep_lock);
+	waits = t->waits_killable && !t->poked;
+	pthread_mutex_unlock(&t->sleep_lock);
+	return waits;
 }
 
 void wait_finish(struct waitqueue *wq, struct waiter *w, int err)

@@ -56,7 +56,8 @@ struct thread {
 	pthread_t pthread;
 	pthread_mutex_t sleep_lock;
 	pthread_cond_t wakeup;
-	bool poked; /* sleep_lock: woken, or its flags changed */
+	bool poked;          /* sleep_lock: woken, or its flags changed */
+	bool waits_killable; /* sleep_lock: asleep in a wait that a kill ends */
 	void (*fn)(void *arg);
 	void *arg;
 	bool exited, detached; /* all_threads lock */

@@ -29,6 +29,12 @@ void shim_time_advance_ns(uint64_t delta_ns);
 /* Stop the clock: it then moves by shim_time_advance_ns() only. */
 void shim_time_freeze(bool on);
 
+/* --- threads */
+
+struct thread;
+/* Is @t asleep in a killable wait, and nothing has woken it? It must not have been joined. */
+bool shim_thread_waits_killable(struct thread *t);
+
 /* --- log */
 
 /* Has a line with @text been logged since the start or shim_log_clear()? */
