@@ -107,7 +107,7 @@ test-long: $(venv_stamp)
 
 test-host: $(venv_stamp)
 	$(Q)+$(MAKE) $(jobs) -f $(srctree)/test/host/build.mk srctree=$(srctree) O=$(O)/host \
-		T='$(T)' run
+		T='$(T)' CASES='$(CASES)' run
 
 test-kernel: images tools
 	$(Q)O=$(O) $(PYTHON) $(srctree)/test/boot/run-ktest.py --roles '$(roles)' --filter '$(T)' \

@@ -10,13 +10,15 @@ part's whole output is kept in $O/test-logs/<part>.log, and shown when it fails;
 also go to $O/test-logs/summary.json. The last line is "N passed, N failed"; the exit status is 0
 only when nothing failed.
 
-A part counts as many tests as its output says ("N passed, N failed"), or as one.
+A part counts as many tests as its output says ("N passed, N failed"), or as one. The lines before
+the last one name each case that failed, as far as the output does: a log of which only the end is
+kept still tells which.
 
-Where whole systems run in real time, a busy host can make a case fail. Of such a part, up to
-AGAIN_AT_MOST failed cases run once more, alone. What passes then is named as unsteady, with how it
-failed, and counts as passed. More failures than that, one that fails twice, a kernel that
-complained, and errors when a cluster ends (which name a case that has nothing to do with them)
-fail the part.
+Where whole systems or many threads run in real time, a busy host can make a case fail. Of such a
+part, up to AGAIN_AT_MOST failed cases run once more, alone. What passes then is named as unsteady,
+with how it failed, and counts as passed. More failures than that, one that fails twice, a kernel
+or a sanitizer that complained, a program that ended in the middle of its cases, and errors when a
+cluster ends (which name a case that has nothing to do with them) fail the part.
 """
 
 import argparse
@@ -34,11 +36,17 @@ import time
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 COUNTS = re.compile(r"\b(\d+) (passed|failed|error|errors|skipped)\b")
-FAILED_CASE = re.compile(r"^(?:FAILED|ERROR) (\S+::[^\[\s]+(?:\[.*?\])?)(?: - .*)?$", re.M)
-FAILED_FOR_GOOD = re.compile(r"^_+ ERROR at teardown of |PANIC: |BUG: |UBSAN: |lock order", re.M)
+FAILED_CASE = re.compile(r"^(?:FAILED|ERROR) (\S+::[^\[\s]+(?:\[.*?\])?)(?: - (.*))?$", re.M)
+FAILED_KERNEL_CASE = re.compile(r"^not ok \d+ (\S+)()", re.M)
+FAILED_FOR_GOOD = re.compile(
+    r"^_+ ERROR at teardown of |PANIC: |BUG: |UBSAN: |lock order|^panic: |(?:Address|Leak)Sanitizer"
+    r"|: runtime error: |the program ended there, with status ",
+    re.M,
+)
 AGAIN_AT_MOST = 2
 AGAIN_LIMIT_S = 300
 SHOWN_LINES = 200
+SHOWN_CHARS = 200
 TELLING = threading.Lock()
 RUNNING = set()  # processes of parts; each leads a group
 
@@ -62,7 +70,7 @@ TEST = [
     Part("scripts", "test-scripts"),
     Part("build gcc", "images tools"),
     Part("build clang ubsan", "LLVM=1 UBSAN=1 O={O}/ubsan images"),
-    Part("host", "test-host"),
+    Part("host", "test-host", again=True),
     Part("file systems", "test-fs", needs="test/fs"),
     Part("kernel", "test-kernel"),
     Part("kernel ubsan", "LLVM=1 UBSAN=1 O={O}/ubsan test-kernel CPUS=4"),
@@ -162,11 +170,16 @@ def choose(suite, names):
     return [p for p in suite if not wanted or p.name in wanted]
 
 
+def failed_cases(text):
+    """Those that the output of a part names, and what it says of each."""
+    return dict(FAILED_CASE.findall(text) + FAILED_KERNEL_CASE.findall(text))
+
+
 def worth_another_try(text, failed):
     """The failed cases of a part, if all that failed are a few cases that a busy host may have
     made fail.
     """
-    cases = list(dict.fromkeys(FAILED_CASE.findall(text)))
+    cases = list(failed_cases(text))
     few = len(cases) == failed <= AGAIN_AT_MOST
     return cases if few and not FAILED_FOR_GOOD.search(text) else []
 
@@ -202,6 +215,7 @@ def run_and_tell(part, out, log, verbose, summary):
     if cases:
         ok, again = run_again(part, out, log, verbose, cases)
     unsteady = cases if ok else []
+    failed = {} if ok else failed_cases(text)
     if unsteady:
         total["passed"] += total["failed"]
         total["failed"] = 0
@@ -217,8 +231,9 @@ def run_and_tell(part, out, log, verbose, summary):
     lines += again
     with TELLING:
         summary.append(
-            {"part": part.name, "seconds": round(took, 1), "ok": ok, **total, "unsteady": unsteady}
-        )
+            {"part": part.name, "seconds": round(took, 1), "ok": ok, **total, "unsteady": unsteady,
+             "failed_cases": failed}
+        )  # fmt: skip
         print("\n".join(lines), flush=True)
 
 
@@ -268,7 +283,11 @@ def main():
     unsteady = sum(len(s["unsteady"]) for s in summary)
     if unsteady:
         print(f"unsteady cases: {unsteady}")
+        print("\n".join(f"  {s['part']}: {case}" for s in summary for case in s["unsteady"]))
     broken = [s["part"] for s in summary if not s["ok"]]
+    for s in summary:
+        for case, why in s["failed_cases"].items():
+            print(f"failed case: {s['part']}: {case}" + f": {why}"[: SHOWN_CHARS if why else 0])
     if broken:
         print(f"failed parts: {', '.join(broken)}")
     print(f"{passed} passed, {failed} failed")

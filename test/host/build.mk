@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# Build and run the host tests: called by the top Makefile with srctree=, O= and T=.
+# Build and run the host tests: called by the top Makefile with srctree=, O=, T= and CASES=.
 #
 # Fragments: each test/host/<area>.mk describes test programs, one line each:
 #	prog-y        += rpc
@@ -116,7 +116,7 @@ PHONY += all run FORCE
 all: $(programs) $(O)/.commands
 
 run: all
-	@$(srctree)/test/host/run.sh '$(T)' $(programs)
+	@CASES='$(CASES)' $(srctree)/test/host/run.sh '$(T)' $(programs)
 
 command = $(patsubst $(O)/obj/%.o,%.c,$(1))|$(HOSTCC) $(HOST_CPPFLAGS) $(HOST_CFLAGS) -c
 $(O)/.commands: $(flags_stamp) $(MAKEFILE_LIST)

@@ -173,6 +173,93 @@ def test_failed_cases_run_again_alone(
     assert (f"unsteady cases: {len(unsteady)}" in out) == bool(unsteady)
 
 
+@pytest.mark.parametrize(
+    "said, named",
+    [
+        ("FAILED x.py::p[a - b] - Error: [1] - [2]", "x.py::p[a - b]: Error: [1] - [2]"),
+        ("FAILED x_tests::x.y.z - a.c:1: x.y.z: 1 == 2", "x_tests::x.y.z: a.c:1: x.y.z: 1 == 2"),
+        ("FAILED x_tests::x.y.z", "x_tests::x.y.z"),
+        ("not ok 7 x.y", "x.y"),
+        ("FAILED x.py::p - " + "e" * 500, "x.py::p: " + "e" * 198),
+        ("a program said: FAILED", None),
+    ],
+)
+def test_the_last_lines_name_failed_cases(driver, suite, capsys, tmp_path, said, named):
+    """Whatever came between: a log may be cut at its beginning."""
+    (tmp_path / "said").write_text(f"{said}\n" + "more\n" * 500)
+    (tmp_path / "Makefile").write_text("bad:\n\t@cat said; false\ngood:\n\t@echo fine\n")
+    status, out = suite(capsys, [driver.Part("one", "bad"), driver.Part("two", "good")])
+    assert status == 1
+    want = [f"failed case: one: {named}"] if named else []
+    lines = out.splitlines()
+    assert lines[lines.index(next(s for s in lines if s.startswith("total"))) + 1 :] == [
+        *want, "failed parts: one", "1 passed, 1 failed"
+    ]  # fmt: skip
+
+
+# A host test program with the cases one.a and one.b, as cmocka tells of them. one.b does what the
+# file "how" says, and passes from then on.
+HOST_PROGRAM = """#!/bin/sh
+case $1 in
+*,*|"*") cases="one.a one.b" ;;
+*) cases=$1 ;;
+esac
+echo "[==========] Running 2 test(s)."
+passed=0 bad=
+for name in $cases; do
+	echo "[ RUN      ] $name"
+	how=passes
+	test $name = one.b && how=$(cat how) && echo passes > how
+	case $how in
+	passes) echo "[       OK ] $name"; passed=$((passed + 1)) ;;
+	fails) echo "x.c:7: $name: 1 == 2" >&2; echo "[  FAILED  ] $name"; bad=$name ;;
+	aborts) echo "$name: no end in sight, aborting" >&2; exit 134 ;;
+	leaks) leaks=1; echo "[       OK ] $name"; passed=$((passed + 1)) ;;
+	esac
+done
+echo "[==========] 2 test(s) run."
+echo "[  PASSED  ] $passed test(s)."
+test -z "$bad" || echo "[  FAILED  ] 1 test(s), listed below:
+[  FAILED  ] $bad"
+test -z "$leaks" || echo "ERROR: LeakSanitizer: detected memory leaks"
+test -z "$bad$leaks"
+"""
+
+
+@pytest.mark.parametrize(
+    "how, unsteady, counted, named",
+    [
+        ("passes", False, "2 passed, 0 failed", None),
+        ("fails", True, "2 passed, 0 failed", "one_tests::one.b - x.c:7: one.b: 1 == 2"),
+        ("aborts", False, "0 passed, 1 failed",
+         "one_tests::one.b - the program ended there, with status 134"),
+        ("leaks", False, "2 passed, 1 failed", None),
+    ],
+)  # fmt: skip
+def test_failed_host_cases_run_again(
+    driver, suite, capsys, tmp_path, monkeypatch, how, unsteady, counted, named
+):
+    program = tmp_path / "one_tests"
+    program.write_text(HOST_PROGRAM)
+    program.chmod(0o755)
+    (tmp_path / "how").write_text(f"{how}\n")
+    (tmp_path / "Makefile").write_text(
+        f"host:\n\t@CASES='$(CASES)' {TOP}/test/host/run.sh '*' ./one_tests\n"
+    )
+    monkeypatch.delenv("CASES", raising=False)
+    status, out = suite(capsys, [driver.Part("host", "host", again=True)])
+    assert status == (0 if counted.endswith(" 0 failed") else 1)
+    assert out.splitlines()[-1] == counted
+    log = (tmp_path / "out/test-logs/host.log").read_text()
+    assert re.findall("^FAILED (.*)$", log, re.M) == ([named] if named else [])
+    again = "unsteady, passed when it ran alone: one_tests::one.b\n"
+    assert (again in out) == unsteady == ("unsteady cases: 1\n  host: one_tests::one.b\n" in out)
+    if unsteady:
+        assert "host tests: 1 passed, 0 failed, 0 skipped" in (
+            tmp_path / "out/test-logs/host.again.log"
+        ).read_text()
+
+
 def test_parts_are_chosen_by_name(driver, suite, capsys):
     parts = [driver.Part("one", "bad"), driver.Part("two", "good")]
     assert suite(capsys, parts, "--parts", "two")[0] == 0
