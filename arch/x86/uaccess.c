@@ -83,16 +83,16 @@ int copy_to_user(void __user *dst, const void *src, size_t len)
 	return copy_to_user_partial(dst, src, len) ? -EFAULT : 0;
 }
 
-int clear_user(void __user *dst, size_t len)
+size_t clear_user_partial(void __user *dst, size_t len)
 {
 	size_t left;
 
 	if (!user_range_ok((uint64_t)dst, len))
-		return -EFAULT;
+		return len;
 	user_open();
 	left = uaccess_clear((void __force *)dst, len);
 	user_close();
-	return left ? -EFAULT : 0;
+	return left;
 }
 
 ssize_t strncpy_from_user(char *dst, const char __user *src, size_t size)

@@ -396,7 +396,7 @@ static void copy_thread(void *arg)
 	EXPECT_EQ(t, buf[0], 0xa5);
 	EXPECT_EQ(t, buf[40], 0xa5);
 	EXPECT_EQ(t, buf[41], 0);
-	EXPECT_EQ(t, clear_user(user, 7), 0);
+	EXPECT_EQ(t, clear_user_partial(user, 7), 0);
 	EXPECT_EQ(t, copy_from_user(buf, user, 8), 0);
 	EXPECT_EQ(t, buf[6], 0);
 	EXPECT_EQ(t, buf[7], 0xa5);
@@ -405,7 +405,7 @@ static void copy_thread(void *arg)
 	EXPECT_EQ(t, copy_to_user_partial(user, buf, 64), 40);
 	EXPECT_EQ(t, copy_from_user_partial(buf, user, 27), 3);
 	EXPECT_EQ(t, copy_to_user(user, buf, 64), -EFAULT);
-	EXPECT_EQ(t, clear_user(user, 64), -EFAULT);
+	EXPECT_EQ(t, clear_user_partial(user, 64), 40);
 	/* Addresses that no user has. */
 	EXPECT_EQ(t, copy_from_user(buf, (void __user *)KERNEL_BASE, 8), -EFAULT);
 	EXPECT_EQ(t, copy_to_user((void __user *)DIRECT_MAP_BASE, buf, 8), -EFAULT);

@@ -20,7 +20,7 @@ struct vvar {
 	uint32_t seq;
 	uint32_t flags;
 	uint64_t tsc_base;    /* ticks at monotonic zero */
-	uint32_t mult, shift; /* ns = ticks * mult >> shift */
+	uint32_t mult, shift; /* ns = ticks * mult >> shift, 0 < shift < 64 */
 	uint64_t real_offset; /* ns: real time at monotonic zero */
 };
 

@@ -14,7 +14,12 @@
 #include "notify.h"
 #include "uio.h"
 
-ssize_t file_read(struct file *f, struct uio *uio, uint64_t *pos)
+/*
+ * The way of read(2) and write(2) is inlined as a whole: its steps are short, and what one of them
+ * has checked, or knows of the call, the next need not find out again.
+ */
+
+static __always_inline ssize_t do_read(struct file *f, struct uio *uio, uint64_t *pos)
 {
 	ssize_t n;
 
@@ -26,7 +31,7 @@ ssize_t file_read(struct file *f, struct uio *uio, uint64_t *pos)
 	return n;
 }
 
-ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos)
+static __always_inline ssize_t do_write(struct file *f, struct uio *uio, uint64_t *pos)
 {
 	ssize_t n;
 
@@ -36,6 +41,16 @@ ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos)
 	if (n > 0)
 		notify_file(f, IN_MODIFY);
 	return n;
+}
+
+ssize_t file_read(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	return do_read(f, uio, pos);
+}
+
+ssize_t file_write(struct file *f, struct uio *uio, uint64_t *pos)
+{
+	return do_write(f, uio, pos);
 }
 
 enum io_kind {
@@ -50,7 +65,8 @@ static int range_check(const struct uio *uio, uint64_t pos)
 }
 
 /* The lock guards the offset and the read-ahead state. */
-static ssize_t io_at_pos(struct file *f, struct uio *uio, enum io_kind kind, uint64_t *pos)
+static __always_inline ssize_t io_at_pos(struct file *f, struct uio *uio, enum io_kind kind,
+					 uint64_t *pos)
 {
 	ssize_t ret = mutex_lock_killable(&f->lock);
 
@@ -58,7 +74,7 @@ static ssize_t io_at_pos(struct file *f, struct uio *uio, enum io_kind kind, uin
 		return ret;
 	ret = range_check(uio, *pos);
 	if (!ret)
-		ret = kind == IO_READ ? file_read(f, uio, pos) : file_write(f, uio, pos);
+		ret = kind == IO_READ ? do_read(f, uio, pos) : do_write(f, uio, pos);
 	mutex_unlock(&f->lock);
 	return ret;
 }
@@ -66,12 +82,12 @@ static ssize_t io_at_pos(struct file *f, struct uio *uio, enum io_kind kind, uin
 /*
  * At the file's own offset, which the lock keeps in step; streams have none and must not hold it.
  */
-static ssize_t io_at_offset(struct file *f, struct uio *uio, enum io_kind kind)
+static __always_inline ssize_t io_at_offset(struct file *f, struct uio *uio, enum io_kind kind)
 {
 	uint64_t none = 0;
 
 	if (!f->ops->seekable)
-		return kind == IO_READ ? file_read(f, uio, &none) : file_write(f, uio, &none);
+		return kind == IO_READ ? do_read(f, uio, &none) : do_write(f, uio, &none);
 	return io_at_pos(f, uio, kind, &f->pos);
 }
 
@@ -92,7 +108,7 @@ ssize_t file_io(struct file *f, struct uio *uio, bool write, int64_t off)
 #define AT_OFFSET INT64_MIN
 
 /* The checks that come before those of the memory. */
-static int io_check(const struct file *f, enum io_kind kind, int64_t off)
+static __always_inline int io_check(const struct file *f, enum io_kind kind, int64_t off)
 {
 	if (off != AT_OFFSET && off < 0)
 		return -EINVAL;
@@ -101,7 +117,8 @@ static int io_check(const struct file *f, enum io_kind kind, int64_t off)
 	return (kind == IO_READ ? file_readable(f) : file_writable(f)) ? 0 : -EBADF;
 }
 
-static long io_one(int fd, uint64_t buf, uint64_t len, enum io_kind kind, int64_t off)
+static __always_inline long io_one(int fd, uint64_t buf, uint64_t len, enum io_kind kind,
+				   int64_t off)
 {
 	bool counted;
 	struct file *f = fd_borrow(fd, &counted);

@@ -10,23 +10,6 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
-#define RW_MAX 0x7ffff000ull /* as Linux: one call moves no more */
-
-int uio_user(struct uio *u, uint64_t base, uint64_t len)
-{
-	if (!user_range_ok(base, len))
-		return -EFAULT;
-	u->segs = u->fast;
-	u->fast[0] = (struct uio_seg){ .base = base, .len = MIN(len, RW_MAX) };
-	u->nr = 1;
-	u->at = 0;
-	u->off = 0;
-	u->left = u->fast[0].len;
-	u->kernel = false;
-	u->nowait = false;
-	return 0;
-}
-
 void uio_kernel(struct uio *u, void *base, uint64_t len)
 {
 	u->segs = u->fast;
@@ -62,7 +45,7 @@ int uio_iovec(struct uio *u, uint64_t iov, uint64_t nr)
 			err = -EINVAL;
 		else if (!user_range_ok(s->base, s->len))
 			err = -EFAULT;
-		s->len = MIN(s->len, RW_MAX - u->left);
+		s->len = MIN(s->len, UIO_RW_MAX - u->left);
 		u->left += s->len;
 	}
 	if (err)
@@ -83,24 +66,9 @@ enum direction {
 	ZERO_USER,
 };
 
-/* Page by page, so that a fault costs no more than what it hit. */
-static size_t zero_user(uint64_t addr, size_t len)
-{
-	size_t done = 0;
-
-	while (done < len) {
-		const uint64_t at = addr + done;
-		const size_t n = MIN(len - done, (size_t)(PAGE_SIZE - (at & (PAGE_SIZE - 1))));
-
-		if (clear_user((void __user *)at, n))
-			break;
-		done += n;
-	}
-	return done;
-}
-
 /* Copy a piece inside one segment; returns the bytes moved. */
-static size_t copy_piece(bool kernel, uint64_t addr, void *buf, size_t len, enum direction dir)
+static __always_inline size_t copy_piece(bool kernel, uint64_t addr, void *buf, size_t len,
+					 enum direction dir)
 {
 	void __user *user = (void __user *)addr;
 
@@ -117,10 +85,11 @@ static size_t copy_piece(bool kernel, uint64_t addr, void *buf, size_t len, enum
 		return len - copy_to_user_partial(user, buf, len);
 	if (dir == FROM_USER)
 		return len - copy_from_user_partial(buf, user, len);
-	return zero_user(addr, len);
+	return len - clear_user_partial(user, len);
 }
 
-static size_t move(struct uio *u, void *buf, size_t len, enum direction dir)
+/* Inlined for each direction: most calls move a few bytes of one segment. */
+static __always_inline size_t move(struct uio *u, void *buf, size_t len, enum direction dir)
 {
 	size_t moved = 0;
 
@@ -161,24 +130,24 @@ size_t uio_zero(struct uio *u, size_t len)
 	return move(u, NULL, len, ZERO_USER);
 }
 
-static size_t move_mapped(struct uio *u, void *buf, size_t len, enum direction dir)
+size_t uio_put_mapped(struct uio *u, const void *src, size_t len)
 {
 	size_t moved;
 
 	user_faults_off();
-	moved = move(u, buf, len, dir);
+	moved = uio_put(u, src, len);
 	user_faults_on();
 	return moved;
 }
 
-size_t uio_put_mapped(struct uio *u, const void *src, size_t len)
-{
-	return move_mapped(u, (void *)(uintptr_t)src, len, TO_USER);
-}
-
 size_t uio_fetch_mapped(struct uio *u, void *dst, size_t len)
 {
-	return move_mapped(u, dst, len, FROM_USER);
+	size_t moved;
+
+	user_faults_off();
+	moved = uio_fetch(u, dst, len);
+	user_faults_on();
+	return moved;
 }
 
 static int touch(uint64_t addr, bool write)

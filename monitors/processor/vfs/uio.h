@@ -10,10 +10,13 @@
 #pragma once
 
 #include <abi/fcntl.h>
+#include <arch/uaccess.h>
 #include <lib/compiler.h>
+#include <lib/errno.h>
 #include <lib/types.h>
 
-#define UIO_FAST 8
+#define UIO_FAST   8
+#define UIO_RW_MAX 0x7ffff000ull /* as Linux: one call moves no more */
 
 struct uio_seg {
 	uint64_t base;
@@ -32,7 +35,22 @@ struct uio {
 };
 
 /* One buffer. -EFAULT when it leaves user space. */
-int uio_user(struct uio *u, uint64_t base, uint64_t len) __must_check;
+static inline __must_check int uio_user(struct uio *u, uint64_t base, uint64_t len)
+{
+	if (!user_range_ok(base, len))
+		return -EFAULT;
+	len = MIN(len, UIO_RW_MAX);
+	u->segs = u->fast;
+	u->fast[0] = (struct uio_seg){ .base = base, .len = len };
+	u->nr = 1;
+	u->at = 0;
+	u->off = 0;
+	u->left = len;
+	u->kernel = false;
+	u->nowait = false;
+	return 0;
+}
+
 /* A struct iovec array of the user's: -EINVAL, -EFAULT, -ENOMEM. uio_done() when finished. */
 int uio_iovec(struct uio *u, uint64_t iov, uint64_t nr) __must_check;
 void uio_kernel(struct uio *u, void *base, uint64_t len);

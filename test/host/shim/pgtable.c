@@ -510,13 +510,13 @@ int copy_to_user(void __user *dst, const void *src, size_t len)
 	return copy_to_user_partial(dst, src, len) ? -EFAULT : 0;
 }
 
-int clear_user(void __user *dst, size_t len)
+size_t clear_user_partial(void __user *dst, size_t len)
 {
 	const size_t n = user_part(dst, len);
 
 	if (n)
 		memset(dst, 0, n);
-	return n < len ? -EFAULT : 0;
+	return len - n;
 }
 
 ssize_t strncpy_from_user(char *dst, const char __user *src, size_t size)

@@ -20,9 +20,9 @@ static inline bool user_range_ok(uint64_t uaddr, size_t len)
 
 int copy_from_user(void *dst, const void __user *src, size_t len) __must_check;
 int copy_to_user(void __user *dst, const void *src, size_t len) __must_check;
-int clear_user(void __user *dst, size_t len) __must_check;
 size_t copy_from_user_partial(void *dst, const void __user *src, size_t len) __must_check;
 size_t copy_to_user_partial(void __user *dst, const void *src, size_t len) __must_check;
+size_t clear_user_partial(void __user *dst, size_t len) __must_check;
 /*
  * Copy a NUL-terminated string of at most @size bytes with its NUL.  Returns
  * its length without the NUL, -EFAULT, or -ENAMETOOLONG when no NUL was found.
