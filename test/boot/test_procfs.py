@@ -79,9 +79,8 @@ def test_without_a_vdso(pool, programs):
 
 BUSYBOX = "/usr/bin/busybox"
 FOUR_CPUS = ("--cpus", "processor=4")
-FACTS = ("memory", "reading", "mappings", "threads", "others", "permissions", "descriptors",
-         "system",
-         "identity")  # fmt: skip
+FACTS = ("memory", "reading", "mappings", "threads", "others", "permissions", "login",
+         "descriptors", "system", "identity")  # fmt: skip
 
 
 def tool(name):

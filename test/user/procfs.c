@@ -381,6 +381,64 @@ static void permissions(void)
 	puts("permissions: ok");
 }
 
+/* 0, or the errno of writing @value to @path. */
+static int put(const char *path, const char *value)
+{
+	const int fd = open(path, O_WRONLY);
+	const ssize_t n = fd < 0 ? -1 : write(fd, value, strlen(value));
+	const int err = n < 0 ? errno : 0;
+
+	CHECK(n < 0 || n == (ssize_t)strlen(value));
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+#define LOGINUID "/proc/self/loginuid"
+
+static void logged_in(void)
+{
+	char session[16], path[64];
+	int status;
+
+	CHECK(!strcmp(must(LOGINUID), "4294967295"));
+	CHECK(put(LOGINUID, "x") == EINVAL && put(LOGINUID, "4294967296") == EINVAL);
+	snprintf(path, sizeof(path), "/proc/%d/loginuid", getppid());
+	CHECK(put(path, "77") == EPERM);
+	CHECK(put(LOGINUID, "77") == 0 && !strcmp(must(LOGINUID), "77"));
+	snprintf(session, sizeof(session), "%s", must("/proc/self/sessionid"));
+	CHECK(strtoul(session, NULL, 10) > 0 && strcmp(session, "4294967295"));
+	if (fork() == 0) {
+		CHECK(!strcmp(must(LOGINUID), "77"));
+		CHECK(!strcmp(must("/proc/self/sessionid"), session));
+		CHECK(setgid(1234) == 0 && setuid(1234) == 0);
+		CHECK(prctl(PR_SET_DUMPABLE, 1) == 0); /* or the file is root's */
+		CHECK(put(LOGINUID, "78") == EPERM && !strcmp(must(LOGINUID), "77"));
+		_exit(0);
+	}
+	CHECK(wait(&status) > 0 && status == 0);
+	/* With CAP_AUDIT_CONTROL again, which begins another session, or ends it. */
+	CHECK(put(LOGINUID, "78") == 0 && strcmp(must("/proc/self/sessionid"), session));
+	CHECK(put(LOGINUID, "4294967295") == 0);
+	CHECK(!strcmp(must("/proc/self/sessionid"), "4294967295"));
+}
+
+/* As whom somebody logged in stays with all that the session starts. */
+static void login(void)
+{
+	int status;
+
+	if (getuid() != 0)
+		return;
+	if (fork() == 0) {
+		logged_in();
+		_exit(0);
+	}
+	CHECK(wait(&status) > 0 && status == 0);
+	CHECK(!strcmp(must(LOGINUID), "4294967295"));
+	puts("login: ok");
+}
+
 /* --- descriptors --------------------------------------------------------------------- */
 
 static void descriptors(const char *self)
@@ -566,6 +624,7 @@ int main(int argc, char **argv)
 	threads();
 	others();
 	permissions();
+	login();
 	descriptors(argv[0]);
 	the_system();
 	identity();

@@ -89,6 +89,7 @@
 #define CAP_SYS_RESOURCE     24
 #define CAP_MKNOD            27
 #define CAP_LEASE            28
+#define CAP_AUDIT_CONTROL    30
 #define CAP_SYSLOG           34
 #define CAP_WAKE_ALARM       35
 #define CAP_LAST_CAP         40

@@ -183,6 +183,8 @@ static int share_task_parts(struct task *t, struct task *from, uint64_t flags)
 	struct fs_state *fs = from->fs;
 
 	t->cred = cred_get(from->cred);
+	t->login_uid = from->login_uid;
+	t->login_session = from->login_session;
 	memcpy(t->comm, from->comm, sizeof(t->comm));
 	if (flags & CLONE_FS)
 		fs_state_get(fs);

@@ -123,6 +123,7 @@ struct task *task_alloc(struct process *p)
 	t->process = p;
 	trace_task_init(t);
 	t->slack_ns = t->slack_default_ns = TIMER_SLACK_NS;
+	t->login_uid = t->login_session = LOGIN_UNSET;
 	process_get(p);
 	return t;
 }

@@ -172,6 +172,8 @@ struct process {
 	uint32_t wait_status __guarded_by(&sig_lock);   /* Linux's encoding */
 };
 
+#define LOGIN_UNSET UINT32_MAX /* nobody has logged in: see procfs/proc_login.c */
+
 struct task {
 	refcount_t refs;
 	struct thread *thread;   /* const; others: sig_lock, while the task is on process.tasks */
@@ -197,6 +199,7 @@ struct task {
 	struct fair_fixed fixed;             /* process.sig_lock: of a real-time policy, else 0 */
 	uint64_t admitted;                   /* process.sig_lock: see realtime.c */
 	uint16_t ioprio;                     /* atomic: ioprio.c */
+	uint32_t login_uid, login_session;   /* own; others read them without a lock; LOGIN_UNSET */
 	uint64_t slack_ns, slack_default_ns; /* own: prctl(PR_SET_TIMERSLACK) */
 	struct strace_call *strace;          /* own: the call that is being logged */
 	struct task_trace trace;             /* as it says itself */

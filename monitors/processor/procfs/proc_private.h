@@ -57,12 +57,14 @@ SHOW(show_pid_environ);
 SHOW(show_pid_id_map);
 SHOW(show_pid_limits);
 SHOW(show_pid_loginuid);
+SHOW(show_pid_sessionid);
 SHOW(show_pid_oom_score);
 SHOW(show_pid_oom_score_adj);
 SHOW(show_pid_personality);
 SHOW(show_pid_wchan);
 
 int store_pid_comm(const struct pseudo_subject *s, const char *buf, size_t len);
+int store_pid_loginuid(const struct pseudo_subject *s, const char *buf, size_t len);
 int store_pid_oom_score_adj(const struct pseudo_subject *s, const char *buf, size_t len);
 int store_pid_coredump_filter(const struct pseudo_subject *s, const char *buf, size_t len);
 

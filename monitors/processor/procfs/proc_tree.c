@@ -117,7 +117,7 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 		NUMBERED_DIR("fdinfo", 0555, &proc_fdinfos),                                       \
 		PSEUDO_FILE("gid_map", 0444, show_pid_id_map),                                     \
 		PSEUDO_FILE("limits", 0444, show_pid_limits),                                      \
-		PSEUDO_FILE("loginuid", 0444, show_pid_loginuid),                                  \
+		PSEUDO_WRITABLE("loginuid", 0644, show_pid_loginuid, store_pid_loginuid),          \
 		TRACED_FILE("maps", 0444, show_pid_maps), MEMORY_FILE("mem", 0600, &proc_mem_ops), \
 		PSEUDO_FILE("mountinfo", 0444, show_pid_mountinfo),                                \
 		PSEUDO_FILE("mounts", 0444, show_pid_mounts), PSEUDO_DIR("net", proc_net_nodes),   \
@@ -126,7 +126,7 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 				store_pid_oom_score_adj),                                          \
 		TRACED_FILE("personality", 0400, show_pid_personality),                            \
 		TRACED_LINK("root", link_pid_root, magic_pid_root),                                \
-		PSEUDO_FILE("sessionid", 0444, show_pid_loginuid),                                 \
+		PSEUDO_FILE("sessionid", 0444, show_pid_sessionid),                                \
 		TRACED_FILE("smaps", 0444, show_pid_smaps),                                        \
 		TRACED_FILE("smaps_rollup", 0444, show_pid_smaps_rollup),                          \
 		PSEUDO_FILE("stat", 0444, show_pid_stat),                                          \
