@@ -3,6 +3,7 @@
  * POSIX ACLs: Linux's user format (version 2: entries of 8 bytes) and the disk's (version 1:
  * entries without an id take 4).  Pure.
  */
+#include <fs/acl.h>
 #include <lib/byteorder.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -11,15 +12,6 @@
 
 #define USER_VERSION 2u
 #define DISK_VERSION 1u
-
-enum acl_tag {
-	ACL_USER_OBJ = 0x01,
-	ACL_USER = 0x02,
-	ACL_GROUP_OBJ = 0x04,
-	ACL_GROUP = 0x08,
-	ACL_MASK = 0x10,
-	ACL_OTHER = 0x20,
-};
 
 static bool has_id(uint32_t tag)
 {
@@ -84,41 +76,6 @@ int acl_from_disk(const uint8_t *disk, size_t len, uint8_t *out, size_t *out_len
 		n += 8;
 	}
 	*out_len = n;
-	return 0;
-}
-
-int acl_mode(const uint8_t *disk, size_t len, uint32_t *mode, bool *exact)
-{
-	uint32_t bits = 0, mask = 8, group = 0;
-	size_t step;
-
-	*exact = true;
-	for (size_t at = 4; at < len; at += step) {
-		uint32_t perm;
-
-		step = disk_entry(disk, len, at);
-		if (!step)
-			return -EINVAL;
-		perm = get_unaligned_le16(disk + at + 2) & 7u;
-		switch (get_unaligned_le16(disk + at)) {
-		case ACL_USER_OBJ:
-			bits |= perm << 6;
-			break;
-		case ACL_GROUP_OBJ:
-			group = perm;
-			break;
-		case ACL_OTHER:
-			bits |= perm;
-			break;
-		case ACL_MASK:
-			mask = perm;
-			*exact = false;
-			break;
-		default:
-			*exact = false;
-		}
-	}
-	*mode = bits | (mask == 8 ? group : mask) << 3;
 	return 0;
 }
 

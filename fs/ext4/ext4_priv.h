@@ -302,6 +302,8 @@ int __must_check ext4_map_blocks(struct ext4_inode *in, uint32_t lblk, uint32_t 
 bool ext4_link_is_fast(const struct ext4_inode *in);
 
 /* xattr.c */
+/* False: the inode has no access control list, of either kind.  Looks at no block. */
+bool ext4_may_have_acl(const struct ext4_inode *in);
 int64_t __must_check ext4_xattr_get(struct ext4_inode *in, const char *name, size_t len, void *buf,
 				    size_t size);
 int64_t __must_check ext4_xattr_list(struct ext4_inode *in, char *buf, size_t size);

@@ -501,6 +501,7 @@ void ext4_inode_fill_stat(const struct ext4_inode *in, struct fs_stat *st)
 	st->blksize = in->fs->block_size;
 	st->size = in->size;
 	st->max_size = ext4_max_size(in);
+	st->acl = ext4_may_have_acl(in);
 	st->blocks = in->blocks;
 	st->version = in->version;
 	if (in->flags & EXT4_FL_COMPR)

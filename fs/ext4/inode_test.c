@@ -40,6 +40,8 @@ static void raw_init(uint8_t raw[256])
 	memcpy(raw, &d, sizeof(d));
 }
 
+static uint8_t inode_bytes[256];
+
 static int decode(struct ext4_fs *fs, const uint8_t *raw, uint32_t len, struct ext4_inode *in)
 {
 	int err;
@@ -47,6 +49,8 @@ static int decode(struct ext4_fs *fs, const uint8_t *raw, uint32_t len, struct e
 	memset(in, 0, sizeof(*in));
 	in->fs = fs;
 	in->ino = 12;
+	in->raw = inode_bytes;
+	memcpy(inode_bytes, raw, sizeof(inode_bytes));
 	err = ext4_inode_decode(in, raw, len);
 	kfree(in->inline_more);
 	in->inline_more = NULL;

@@ -108,6 +108,30 @@ static int load_block(struct ext4_inode *in, struct xattr_sets *s)
 			   &s->block);
 }
 
+bool ext4_may_have_acl(const struct ext4_inode *in)
+{
+	const uint32_t size = in->fs->inode_size;
+	struct ext4_xattr_entry e;
+	uint32_t at;
+
+	if (in->file_acl)
+		return true;
+	if (size == EXT4_GOOD_INODE_SIZE)
+		return false;
+	at = EXT4_GOOD_INODE_SIZE + get_unaligned_le16(in->raw + EXT4_GOOD_INODE_SIZE);
+	if (at + 8 > size || get_unaligned_le32(in->raw + at) != EXT4_XATTR_MAGIC)
+		return false;
+	/* Entries that leave their room are an error for xattr_load(). */
+	for (at += 4; at + sizeof(e) <= size && get_unaligned_le32(in->raw + at);
+	     at += ALIGN_UP(sizeof(e) + e.name_len, 4u)) {
+		memcpy(&e, in->raw + at, sizeof(e));
+		if (e.name_index == XATTR_INDEX_ACL_ACCESS ||
+		    e.name_index == XATTR_INDEX_ACL_DEFAULT)
+			return true;
+	}
+	return false;
+}
+
 int xattr_load(struct ext4_inode *in, struct xattr_sets *s)
 {
 	int err;

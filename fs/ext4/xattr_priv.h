@@ -74,8 +74,6 @@ void xattr_build(const struct xattr_set *set, uint8_t *base, uint32_t first, uin
 /* acl.c; pure.  Values of ACLs in Linux's user format and as on the disk.  -EINVAL. */
 int __must_check acl_to_disk(const uint8_t *user, size_t len, uint8_t *out, size_t *out_len);
 int __must_check acl_from_disk(const uint8_t *disk, size_t len, uint8_t *out, size_t *out_len);
-/* The permission bits that an ACL (on disk) stands for in a mode; @exact: it says no more. */
-int __must_check acl_mode(const uint8_t *disk, size_t len, uint32_t *mode, bool *exact);
 /* Change an ACL (on disk) in place so that it stands for @mode. */
 int __must_check acl_chmod(uint8_t *disk, size_t len, uint32_t mode);
 

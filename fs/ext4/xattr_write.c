@@ -12,6 +12,7 @@
  */
 #include <abi/xattr.h>
 #include <drivers/blkdev.h>
+#include <fs/acl.h>
 #include <kernel/panic.h>
 #include <kernel/rwsem.h>
 #include <lib/byteorder.h>
@@ -232,38 +233,41 @@ out:
 	return err;
 }
 
-/* An access ACL says what the mode says, and perhaps more; if not more, the mode is enough. */
+/*
+ * Set or remove a list.  One that says no more than the mode is not kept, and removing one that is
+ * not there is no error: XATTR_CREATE and _REPLACE do not count.
+ */
 static int set_acl(struct ext4_op *op, struct ext4_inode *in, struct xattr_item *item,
-		   const struct fs_xattr *x, uint32_t flags)
+		   const struct fs_xattr *x)
 {
-	uint8_t *disk = ext4_alloc(op->fs, x->value_len + 8);
+	const bool access = item->index == XATTR_INDEX_ACL_ACCESS;
+	int err = x->value ? posix_acl_check(x->value, x->value_len) : 1;
+	uint32_t mode = in->mode & 0777;
+	uint8_t *disk = NULL;
+	bool keep = !err;
 	size_t len;
-	uint32_t mode;
-	bool exact;
-	int err;
 
-	if (!disk)
-		return -ENOMEM;
-	err = acl_to_disk(x->value, x->value_len, disk, &len);
-	if (err)
-		goto out;
-	item->value = disk;
-	item->value_len = (uint32_t)len;
-	if (item->index == XATTR_INDEX_ACL_DEFAULT && !ext4_is_dir(in)) {
-		err = -EACCES;
-	} else if (item->index == XATTR_INDEX_ACL_ACCESS) {
-		err = acl_mode(disk, len, &mode, &exact);
-		if (!err && exact)
-			item->value = NULL;
-		if (!err)
-			err = set_item(op, in, item, flags);
-		if (err == -ENODATA && exact)
-			err = 0;
-		if (!err)
-			in->mode = (in->mode & ~0777u) | mode;
-	} else {
-		err = set_item(op, in, item, flags);
+	if (err < 0)
+		return err;
+	if (!access && !ext4_is_dir(in))
+		return keep ? -EACCES : 0;
+	if (keep && access)
+		keep = !posix_acl_mode(x->value, x->value_len, &mode);
+	if (keep) {
+		disk = ext4_alloc(op->fs, x->value_len);
+		if (!disk)
+			return -ENOMEM;
+		err = acl_to_disk(x->value, x->value_len, disk, &len);
+		if (err)
+			goto out;
+		item->value_len = (uint32_t)len;
 	}
+	item->value = disk;
+	err = set_item(op, in, item, 0);
+	if (err == -ENODATA && !disk)
+		err = 0;
+	if (!err)
+		in->mode = (in->mode & ~0777u) | mode;
 out:
 	kfree(disk);
 	return err;
@@ -284,9 +288,8 @@ int ext4_xattr_set_op(struct ext4_op *op, struct ext4_inode *in, const struct fs
 		return -E2BIG;
 	item.name_len = (uint8_t)rest_len;
 	item.value_len = x->value ? (uint32_t)x->value_len : 0;
-	if (x->value &&
-	    (item.index == XATTR_INDEX_ACL_ACCESS || item.index == XATTR_INDEX_ACL_DEFAULT))
-		return set_acl(op, in, &item, x, flags);
+	if (item.index == XATTR_INDEX_ACL_ACCESS || item.index == XATTR_INDEX_ACL_DEFAULT)
+		return set_acl(op, in, &item, x);
 	return set_item(op, in, &item, flags);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Any struct fs as path resolution sees it. */
+#include <fs/acl.h>
 #include <fs/fs.h>
 #include <fs/pathindex.h>
 #include <lib/err.h>
@@ -16,6 +17,7 @@ static void node_fill(const struct fs_inode *in, struct path_node *out)
 		.mode = st.mode,
 		.uid = st.uid,
 		.gid = st.gid,
+		.acl = st.acl,
 	};
 }
 
@@ -50,6 +52,21 @@ static int node_lookup(void *fs, const struct path_node *dir, const char *name, 
 	return err;
 }
 
+static int node_search(void *fs, const struct path_node *dir, const struct fs_cred *cred)
+{
+	struct fs_inode *in = fs_inode_get(fs, dir->ino, dir->gen);
+	struct fs_stat st;
+	int err;
+
+	if (IS_ERR(in))
+		return (int)PTR_ERR(in);
+	err = fs_stat_for(in, cred, &st);
+	if (!err)
+		err = fs_stat_access(cred, &st, FS_MAY_EXEC);
+	fs_inode_put(in);
+	return err;
+}
+
 static int node_readlink(void *fs, const struct path_node *link, char *buf, size_t *len)
 {
 	struct fs_inode *in = fs_inode_get(fs, link->ino, link->gen);
@@ -65,5 +82,6 @@ static int node_readlink(void *fs, const struct path_node *link, char *buf, size
 const struct path_ops fs_path_ops = {
 	.get = node_get,
 	.lookup = node_lookup,
+	.search = node_search,
 	.readlink = node_readlink,
 };

@@ -14,6 +14,7 @@
  *		".." cuts the canonical path, which never gets shorter than the vNode's root; the
  *		".." entries of the disk are not used.
  */
+#include <fs/acl.h>
 #include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -315,6 +316,16 @@ static int hand_back_dots(struct walk *w, const char *dots)
 	return hand_back(w, w->canon_len, PATH_AT_MOUNT_POINT);
 }
 
+static int may_search(const struct walk *w)
+{
+	const struct path_node *dir = &w->cur;
+	const struct fs_cred *cred = w->req->cred;
+
+	if (dir->acl && posix_acl_matters(cred, dir->mode, dir->uid))
+		return w->ops->search(w->fs, dir, cred);
+	return fs_access(cred, dir->mode, dir->uid, dir->gid, FS_MAY_EXEC);
+}
+
 static int walk_all(struct walk *w)
 {
 	const char *name;
@@ -326,7 +337,7 @@ static int walk_all(struct walk *w)
 		w->must_be_dir = false;
 		if (!is_dir(&w->cur))
 			return -ENOTDIR;
-		err = fs_access(w->req->cred, w->cur.mode, w->cur.uid, w->cur.gid, FS_MAY_EXEC);
+		err = may_search(w);
 		if (err)
 			return err;
 		if (len > FS_NAME_MAX)

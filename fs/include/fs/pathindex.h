@@ -35,6 +35,7 @@ struct path_node {
 	uint32_t mode;
 	uint32_t uid;
 	uint32_t gid;
+	bool acl; /* it may have an access list, which path_ops.search() looks at */
 };
 
 /* Operations of a file system that resolution uses; @fs is its own pointer. */
@@ -43,6 +44,8 @@ struct path_ops {
 	/* -ENOENT when @dir has no such name, -ESTALE when @dir is not that directory any more. */
 	int (*lookup)(void *fs, const struct path_node *dir, const char *name, size_t len,
 		      struct path_node *out);
+	/* May @cred search the directory? -EACCES, -ESTALE as lookup(). */
+	int (*search)(void *fs, const struct path_node *dir, const struct fs_cred *cred);
 	/* Into FS_PATH_MAX bytes, terminated. */
 	int (*readlink)(void *fs, const struct path_node *link, char *buf, size_t *len);
 };

@@ -30,6 +30,9 @@ struct fs_stat {
 	uint32_t rdev_minor;
 	uint32_t blksize;
 	uint32_t attrs; /* STATX_ATTR_* */
+	bool acl;       /* it may have access control lists (fs/acl.h) */
+	/* fs_stat_for(): what a list lets the user do, a bit for each FS_MAY_*; 0: none says */
+	uint16_t granted;
 	uint64_t size;
 	uint64_t max_size; /* that a regular file may have; only where it can be changed */
 	uint64_t blocks;   /* of 512 bytes */

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Permission to use a file of a file system on a disk: its mode, and its access list if that
+ * matters, which is then read.
+ *
+ * Context:	threads; sleeps for the disk.
+ */
+#include <fs/acl.h>
+#include <fs/fs.h>
+#include <kernel/panic.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#define GRANTED 0x100u /* a list has said */
+
+int64_t fs_posix_acl(struct fs_inode *in, const char *name, void *buf)
+{
+	const int64_t len = fs_xattr_get(in, name, strlen(name), buf, POSIX_ACL_MAX);
+	int err;
+
+	if (len == -ENODATA)
+		return 0;
+	/* One that is kept in a way that cannot be read lets nobody in. */
+	if (len == -EOPNOTSUPP)
+		return -EACCES;
+	if (len < 0)
+		return len == -ERANGE ? -EUCLEAN : len;
+	err = posix_acl_check(buf, (size_t)len);
+	if (err < 0)
+		return -EUCLEAN;
+	return err ? 0 : len;
+}
+
+int fs_stat_for(struct fs_inode *in, const struct fs_cred *cred, struct fs_stat *out)
+{
+	uint8_t *acl;
+	int64_t len;
+
+	fs_inode_stat(in, out);
+	if (!out->acl || !posix_acl_matters(cred, out->mode, out->uid))
+		return 0;
+	acl = kmalloc(POSIX_ACL_MAX);
+	if (!acl)
+		return -ENOMEM;
+	len = fs_posix_acl(in, POSIX_ACL_ACCESS, acl);
+	for (uint32_t want = 0; len > 0 && want < 8; want++) {
+		if (!posix_acl_access(cred, out->gid, want, acl, (size_t)len))
+			out->granted |= (uint16_t)(1u << want);
+	}
+	if (len > 0)
+		out->granted |= GRANTED;
+	kfree(acl);
+	return len < 0 ? (int)len : 0;
+}
+
+int fs_stat_access(const struct fs_cred *cred, const struct fs_stat *s, uint32_t want)
+{
+	ASSERT(want < 8);
+	if (s->granted & GRANTED)
+		return s->granted & 1u << want ? 0 : -EACCES;
+	return fs_access(cred, s->mode, s->uid, s->gid, want);
+}
