@@ -83,7 +83,8 @@ static bool mode_is_valid(uint32_t mode)
 
 static bool attr_is_valid(const struct proto_attr *a)
 {
-	if (!a->file.node || a->size > INT64_MAX || !mode_is_valid(a->mode) || !a->blksize)
+	if (!a->file.node || a->size > INT64_MAX || !mode_is_valid(a->mode & ~PROTO_MODE_ACL) ||
+	    !a->blksize)
 		return false;
 	return a->atime_ns < NSEC_PER_SEC && a->mtime_ns < NSEC_PER_SEC &&
 	       a->ctime_ns < NSEC_PER_SEC && a->btime_ns < NSEC_PER_SEC;

@@ -14,6 +14,7 @@
  */
 #include <abi/fcntl.h>
 #include <abi/xattr.h>
+#include <fs/acl.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <kernel/time.h>
@@ -23,6 +24,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 
+#include "inherit.h"
 #include "permit.h"
 #include "storage.h"
 
@@ -139,17 +141,25 @@ static void decode_dev(uint32_t rdev, struct fs_new *what)
 	what->rdev_minor = (rdev & 0xff) | ((rdev >> 12) & 0xfff00);
 }
 
-/* Owner, mode and the rest of what is made in a directory of @s. */
-static void what_to_make(struct op *op, const struct ps_make_req *r, const struct fs_stat *s,
-			 struct fs_new *what)
+/* Owner, mode and the rest of what is made in @dir, of @s. On success @lists is to be ended. */
+static int what_to_make(struct op *op, const struct ps_make_req *r, struct fs_inode *dir,
+			const struct fs_stat *s, struct fs_new *what, struct inherited *lists)
 {
+	const int err = inherit_begin(lists, dir, s, r->mode);
+
+	if (err)
+		return err;
 	*what = (struct fs_new){
-		.mode = (r->mode & S_IFMT) == S_IFLNK ? r->mode : r->mode & ~r->umask,
+		.mode = r->mode,
 		.target = r->target,
 		.target_len = r->target_len,
 	};
+	if (!lists->def && (r->mode & S_IFMT) != S_IFLNK)
+		what->mode &= ~r->umask;
 	permit_owner(&op->cred, s, &what->mode, &op->ch.gid);
+	inherit_apply(lists, what);
 	decode_dev(r->rdev, what);
+	return 0;
 }
 
 /* A program that opens one talks to a driver, so only user 0 makes them. */
@@ -160,24 +170,28 @@ static bool is_device(uint32_t mode)
 
 static ssize_t make_in(struct op *op, const struct ps_make_req *r, struct fs_inode *dir)
 {
+	struct inherited lists;
 	struct fs_inode *in;
 	struct fs_new what;
 	struct fs_stat s;
 	ssize_t ret;
 	int err;
 
-	fs_inode_stat(dir, &s);
-	err = check_free(dir, r->name, r->name_len);
+	err = fs_stat_for(dir, &op->cred, &s);
+	if (!err)
+		err = check_free(dir, r->name, r->name_len);
 	if (!err)
 		err = check_writable(op);
 	if (!err)
 		err = permit_create(&op->cred, &s);
 	if (!err && is_device(r->mode) && op->cred.uid)
 		err = -EPERM;
+	if (!err)
+		err = what_to_make(op, r, dir, &s, &what, &lists);
 	if (err)
 		return err;
-	what_to_make(op, r, &s, &what);
 	in = fs_create(dir, r->name, r->name_len, &what, &op->ch);
+	inherit_end(&lists);
 	if (IS_ERR(in))
 		return PTR_ERR(in);
 	pathindex_touch(op->st->index, s.ino);
@@ -188,6 +202,7 @@ static ssize_t make_in(struct op *op, const struct ps_make_req *r, struct fs_ino
 
 static ssize_t make_tmpfile(struct op *op, const struct ps_make_req *r, struct fs_inode *dir)
 {
+	struct inherited lists;
 	struct fs_inode *in;
 	struct fs_new what;
 	struct fs_stat s;
@@ -195,14 +210,17 @@ static ssize_t make_tmpfile(struct op *op, const struct ps_make_req *r, struct f
 	ssize_t ret;
 	int err;
 
-	fs_inode_stat(dir, &s);
-	err = check_writable(op);
+	err = fs_stat_for(dir, &op->cred, &s);
+	if (!err)
+		err = check_writable(op);
 	if (!err)
 		err = permit_create(&op->cred, &s);
+	if (!err)
+		err = what_to_make(op, r, dir, &s, &what, &lists);
 	if (err)
 		return err;
-	what_to_make(op, r, &s, &what);
 	in = fs_tmpfile(dir, &what, &op->ch);
+	inherit_end(&lists);
 	if (IS_ERR(in))
 		return PTR_ERR(in);
 	/* Without memory the file goes when it is put. */
@@ -238,9 +256,10 @@ static ssize_t link_in(struct op *op, const struct ps_link_req *r, struct fs_ino
 	struct fs_stat s, dir_stat;
 	int err;
 
-	fs_inode_stat(dir, &dir_stat);
 	fs_inode_stat(in, &s);
-	err = check_free(dir, r->name, r->name_len);
+	err = fs_stat_for(dir, &op->cred, &dir_stat);
+	if (!err)
+		err = check_free(dir, r->name, r->name_len);
 	if (!err)
 		err = check_writable(op);
 	if (!err)
@@ -279,14 +298,15 @@ static ssize_t do_link(struct op *op, const union change_req *req)
 
 /* --- removing ----------------------------------------------------------------------------- */
 
-static int check_remove(struct op *op, const struct fs_inode *dir, const struct fs_inode *victim,
+static int check_remove(struct op *op, struct fs_inode *dir, const struct fs_inode *victim,
 			bool rmdir)
 {
 	struct fs_stat s, dir_stat;
 	bool is_dir;
 	int err = check_writable(op);
 
-	fs_inode_stat(dir, &dir_stat);
+	if (!err)
+		err = fs_stat_for(dir, &op->cred, &dir_stat);
 	fs_inode_stat(victim, &s);
 	is_dir = (s.mode & S_IFMT) == S_IFDIR;
 	if (!err)
@@ -382,18 +402,18 @@ static bool is_dir(const struct fs_inode *in)
 }
 
 /* May the file go from @dir?  A directory that moves elsewhere has its ".." written. */
-static int check_moves(struct op *op, const struct fs_inode *dir, const struct fs_inode *in,
-		       bool elsewhere)
+static int check_moves(struct op *op, struct fs_inode *dir, struct fs_inode *in, bool elsewhere)
 {
 	struct fs_stat s, dir_stat;
-	int err;
+	int err = fs_stat_for(dir, &op->cred, &dir_stat);
 
-	fs_inode_stat(dir, &dir_stat);
-	fs_inode_stat(in, &s);
-	err = permit_remove(&op->cred, &dir_stat, &s);
+	if (!err)
+		err = fs_stat_for(in, &op->cred, &s);
+	if (!err)
+		err = permit_remove(&op->cred, &dir_stat, &s);
 	if (err || !elsewhere || (s.mode & S_IFMT) != S_IFDIR)
 		return err;
-	return fs_access(&op->cred, s.mode, s.uid, s.gid, FS_MAY_WRITE);
+	return fs_stat_access(&op->cred, &s, FS_MAY_WRITE);
 }
 
 static int check_rename(struct op *op, const struct rename_op *m)
@@ -405,8 +425,9 @@ static int check_rename(struct op *op, const struct rename_op *m)
 
 	if ((m->r->flags & PS_RENAME_WHITEOUT) && op->cred.uid)
 		return -EPERM; /* it makes a device */
-	fs_inode_stat(m->to, &to);
-	err = check_moves(op, m->from, m->source, elsewhere);
+	err = fs_stat_for(m->to, &op->cred, &to);
+	if (!err)
+		err = check_moves(op, m->from, m->source, elsewhere);
 	if (!err)
 		err = m->target ? check_moves(op, m->to, m->target, exchange && elsewhere)
 				: permit_create(&op->cred, &to);
@@ -524,7 +545,8 @@ static int set_attr(struct op *op, const union change_req *req, struct fs_inode 
 	struct fs_stat s;
 	int err = check_writable(op);
 
-	fs_inode_stat(in, &s);
+	if (!err)
+		err = fs_stat_for(in, &op->cred, &s);
 	if (!err)
 		err = permit_setattr(&op->cred, &s, r, op->ch.now, &attr);
 	if (!err)
@@ -549,9 +571,12 @@ static int set_xattr(struct op *op, const union change_req *req, struct fs_inode
 	struct fs_stat s;
 	int err = check_writable(op);
 
-	fs_inode_stat(in, &s);
+	if (!err)
+		err = fs_stat_for(in, &op->cred, &s);
 	if (!err)
 		err = permit_xattr(&op->cred, &s, r->name, r->name_len, true);
+	if (!err)
+		err = inherit_drop_setgid(in, &s, &op->cred, &x, &op->ch);
 	if (!err)
 		err = fs_xattr_set(in, &x, flags, &op->ch);
 	if (!err)

@@ -4,6 +4,7 @@
  * PS_STATFS, extended attributes, PS_CLOSE, PS_FSYNC, PS_SYNC, and the contents for MS_READ.
  */
 #include <abi/stat.h>
+#include <fs/acl.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <lib/err.h>
@@ -146,8 +147,9 @@ static struct fs_inode *xattr_file(struct storage *st, const void *body, size_t 
 	in = storage_file_get(st, &req->file);
 	if (IS_ERR(in) || !req->name_len)
 		return in;
-	fs_inode_stat(in, &s);
-	err = permit_xattr(&cred, &s, req->name, req->name_len, false);
+	err = fs_stat_for(in, &cred, &s);
+	if (!err)
+		err = permit_xattr(&cred, &s, req->name, req->name_len, false);
 	if (!err)
 		return in;
 	fs_inode_put(in);

@@ -7,6 +7,7 @@
  * Failure:	an entry of the index that leads to an inode of another generation is forgotten, and
  *		the path is walked afresh once.
  */
+#include <fs/acl.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <lib/err.h>
@@ -76,14 +77,17 @@ static int check_access(const struct query *q)
 	};
 	struct fs_stat s;
 	uint32_t type;
+	int err;
 
-	fs_inode_stat(q->in, &s);
+	err = fs_stat_for(q->in, &cred, &s);
+	if (err)
+		return err;
 	type = s.mode & S_IFMT;
 	/* As Linux: first what the file system cannot do, for things that are in it. */
 	if ((q->req.access & FS_MAY_WRITE) && fs_is_read_only(q->in->fs) &&
 	    (type == S_IFREG || type == S_IFDIR || type == S_IFLNK))
 		return -EROFS;
-	return fs_access(&cred, s.mode, s.uid, s.gid, q->req.access);
+	return fs_stat_access(&cred, &s, q->req.access);
 }
 
 /* Decode and find; q->in is held on success. */

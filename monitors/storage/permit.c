@@ -6,6 +6,7 @@
  */
 #include "permit.h"
 
+#include <fs/acl.h>
 #include <lib/errno.h>
 #include <lib/string.h>
 
@@ -25,7 +26,7 @@ static bool owns(const struct fs_cred *cred, const struct fs_stat *s)
 
 static int access_to(const struct fs_cred *cred, const struct fs_stat *s, uint32_t want)
 {
-	return fs_access(cred, s->mode, s->uid, s->gid, want);
+	return fs_stat_access(cred, s, want);
 }
 
 int permit_create(const struct fs_cred *cred, const struct fs_stat *dir)
@@ -187,11 +188,6 @@ static bool has_prefix(const char *name, size_t len, const char *prefix)
 	return len > n && !memcmp(name, prefix, n);
 }
 
-static bool is_named(const char *name, size_t len, const char *other)
-{
-	return len == strlen(other) && !memcmp(name, other, len);
-}
-
 /* Of a user: as its contents, and only where contents are the user's. */
 static int permit_user_xattr(const struct fs_cred *cred, const struct fs_stat *file, bool write)
 {
@@ -215,10 +211,7 @@ int permit_xattr(const struct fs_cred *cred, const struct fs_stat *file, const c
 		return !cred->uid ? 0 : write ? -EPERM : -ENODATA;
 	if (has_prefix(name, len, "security."))
 		return write && cred->uid ? -EPERM : 0;
-	if (!is_named(name, len, "system.posix_acl_access") &&
-	    !is_named(name, len, "system.posix_acl_default"))
-		return -EOPNOTSUPP;
-	if (is_type(file, S_IFLNK))
+	if (!posix_acl_is_name(name, len) || is_type(file, S_IFLNK))
 		return -EOPNOTSUPP;
 	return write && !owns(cred, file) ? -EPERM : 0;
 }

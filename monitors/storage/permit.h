@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Storage monitor: may a caller make a change?  Linux's rules for programs whose capabilities are
- * those of user 0 or none.  Pure.
+ * those of user 0 or none.  Attributes are those of fs_stat_for() for @cred.  Pure.
  */
 #pragma once
 
@@ -35,6 +35,6 @@ int __must_check permit_setattr(const struct fs_cred *cred, const struct fs_stat
  */
 int __must_check permit_xattr(const struct fs_cred *cred, const struct fs_stat *file,
 			      const char *name, size_t len, bool write);
-/* Owner and mode of a file of @mode (the umask applied) that @cred makes in @dir. */
+/* Owner and mode of a file of @mode (the umask applied, if it counts) that @cred makes in @dir. */
 void permit_owner(const struct fs_cred *cred, const struct fs_stat *dir, uint32_t *mode,
 		  uint32_t *gid);

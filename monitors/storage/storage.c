@@ -153,7 +153,7 @@ void storage_attr(const struct storage *st, const struct fs_inode *in, uint32_t 
 		.mtime_ns = s.mtime.nsec,
 		.ctime_ns = s.ctime.nsec,
 		.btime_ns = s.crtime.nsec,
-		.mode = s.mode,
+		.mode = s.mode | (s.acl ? PROTO_MODE_ACL : 0),
 		.nlink = s.nlink,
 		.uid = s.uid,
 		.gid = s.gid,

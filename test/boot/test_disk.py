@@ -280,7 +280,8 @@ def test_calls(tmp_path):
     """Holes, times, synchronisation, files without a name, allocation, FIFOs, extended attributes,
     devices, other roots, leases of files, bind mounts, handles: as on Linux.
     """
-    programs = [build_programs() / "glibc-static" / name for name in ("diskcalls", "xattrs")]
+    programs = [build_programs() / "glibc-static" / name
+                for name in ("diskcalls", "xattrs", "acls")]
     others = [build_programs() / "glibc-static" / name
               for name in ("cachestats", "dnotifys", "fifos", "inotifys", "leases", "resolves")]
     roots, binds, handles = (build_programs() / "glibc-static" / name

@@ -3,6 +3,8 @@
  * tmpfs: entries, links, renames and positions, with every allocation failing once; then random
  * changes, the whole tree being checked after each.
  */
+#include <abi/xattr.h>
+#include <fs/acl.h>
 #include <lib/err.h>
 #include <lib/fmt.h>
 #include <lib/ktest.h>
@@ -56,6 +58,11 @@ bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino,
 	sink->names[sink->nr][MIN(len, sizeof(sink->names[0]) - 1)] = '\0';
 	sink->pos[sink->nr++] = cookie;
 	return true;
+}
+
+void process_cred(struct fs_cred *cred)
+{
+	*cred = (struct fs_cred){ 0 };
 }
 
 struct pipe *pipe_create(void)
@@ -660,6 +667,69 @@ static void the_program_is_charged(struct ktest *t)
 	end_account(t);
 }
 
+/* A list of the owner, one user, the group, the mask and the others. */
+static const uint8_t list_of_user[] = {
+	2, 0,   0,   0,   1,   0,   7,  0, 255, 255, 255, 255, 2,   0,   6,
+	0, 233, 3,   0,   0,   4,   0,  5, 0,   255, 255, 255, 255, 16,  0,
+	7, 0,   255, 255, 255, 255, 32, 0, 1,   0,   255, 255, 255, 255,
+};
+
+static uint32_t mode_of(struct inode *inode)
+{
+	struct file_attr attr = { 0 };
+
+	(void)!tmpfs_getattr(inode, &attr);
+	return attr.mode;
+}
+
+/* Lists are inherited whole or the file is not made; the mode and they follow each other. */
+static void lists_and_modes_agree(struct ktest *t)
+{
+	const struct new_inode how = {
+		.name = "sub", .len = 3, .mode = S_IFDIR | 0700, .masked = 070
+	};
+	const struct attr_change ch = { .valid = ATTR_MODE, .mode = 0640 };
+	uint8_t got[64];
+	int err, budget = 0;
+	struct inode *sub;
+
+	begin_account();
+	setup(t, 1000);
+	ASSERT_EQ(t, tmpfs_setxattr(root, POSIX_ACL_DEFAULT, list_of_user, sizeof(list_of_user), 0),
+		  0);
+	EXPECT_EQ(t, mode_of(root) & 07777, 01777);
+	do {
+		shim_fail_alloc_after(budget++);
+		err = root->ops->create(root, &how, NULL);
+		shim_fail_alloc_after(-1);
+		ASSERT_TRUE(t, !err || ((err == -ENOMEM || err == -ENOSPC) && !peek(root, "sub")));
+	} while (err);
+	EXPECT_GT(t, budget, 4);
+	sub = at(root, "sub");
+	ASSERT_TRUE(t, sub);
+	/* The umask did not count. */
+	EXPECT_EQ(t, mode_of(sub), S_IFDIR | 0770);
+	EXPECT_EQ(t, tmpfs_getxattr(sub, POSIX_ACL_DEFAULT, got, sizeof(got)),
+		  (ssize_t)sizeof(list_of_user));
+	EXPECT_MEMEQ(t, got, list_of_user, sizeof(list_of_user));
+	EXPECT_EQ(t, tmpfs_getxattr(sub, POSIX_ACL_ACCESS, got, sizeof(got)),
+		  (ssize_t)sizeof(list_of_user));
+	EXPECT_EQ(t, got[38], 0); /* the others */
+	EXPECT_EQ(t, tmpfs_setattr(sub, &ch), 0);
+	EXPECT_EQ(t, tmpfs_getxattr(sub, POSIX_ACL_ACCESS, got, sizeof(got)),
+		  (ssize_t)sizeof(list_of_user));
+	EXPECT_EQ(t, got[6], 6);
+	EXPECT_EQ(t, got[22], 5); /* the group's own entry stays */
+	EXPECT_EQ(t, got[30], 4); /* the mask */
+	EXPECT_EQ(t, tmpfs_setxattr(sub, POSIX_ACL_ACCESS, NULL, 0, XATTR_REPLACE), 0);
+	EXPECT_EQ(t, tmpfs_getxattr(sub, POSIX_ACL_ACCESS, got, sizeof(got)), -ENODATA);
+	EXPECT_EQ(t, mode_of(sub), S_IFDIR | 0640);
+	inode_put(sub);
+	ASSERT_EQ(t, drop(root, "sub"), 0);
+	teardown(t);
+	end_account(t);
+}
+
 static const struct ktest_case tmpfs_cases[] = {
 	KTEST(entries_come_and_go),
 	KTEST(a_name_that_changed_is_looked_up_again),
@@ -669,6 +739,7 @@ static const struct ktest_case tmpfs_cases[] = {
 	KTEST(removed_directories_go_without_recursion),
 	KTEST(random_changes_keep_the_tree_whole),
 	KTEST(the_program_is_charged),
+	KTEST(lists_and_modes_agree),
 	KTEST(a_dropped_one_goes_with_its_last_inode),
 	KTEST(options_are_checked),
 	{ 0 },

@@ -18,8 +18,8 @@ files-objs    := $(addprefix monitors/processor/vfs/,fs_state.o mount.o mount_co
 		storagefs_change.o storagefs_handle.o \
 		storagefs_xattr.o walk.o) \
 	$(addprefix monitors/processor/client/,change.o storage.o) \
-	$(addprefix monitors/storage/,change.o claim.o grace.o held.o locks.o memfs_test.o \
-		permit.o record.o share.o storage.o) \
+	$(addprefix monitors/storage/,change.o claim.o grace.o held.o inherit.o locks.o \
+		memfs_test.o permit.o record.o share.o storage.o) \
 	$(addprefix monitors/proto/,ms.o ps.o ps_change.o ps_lock.o types.o) \
 	$(addprefix drivers/block/,blkbatch.o blkdev.o) monitors/processor/account/account.o \
 	test/host/files_server.o test/host/files_test.o test/host/vfs_alone.o

@@ -174,6 +174,7 @@ static int make(const struct fs_cred *cred, uint16_t opcode, const struct storag
 	struct ps_make_req req = {
 		.dir = file_to_proto(at->dir),
 		.mode = what->mode,
+		.umask = what->umask,
 		.rdev = what->rdev,
 		.flags = what->nameless ? PS_MAKE_NAMELESS : 0,
 		.name_len = (uint16_t)at->len,

@@ -25,7 +25,8 @@ struct storage_name {
 };
 
 struct storage_new {
-	uint32_t mode; /* type and permission bits, the umask applied */
+	uint32_t mode;  /* type and permission bits */
+	uint32_t umask; /* taken from them, where no default list of the directory counts */
 	uint32_t rdev;
 	const char *target; /* of a symbolic link, not terminated */
 	size_t target_len;

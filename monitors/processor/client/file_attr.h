@@ -36,6 +36,7 @@ struct file_attr {
 	struct fs_time atime, mtime, ctime;
 	struct fs_time btime; /* all 0: not known */
 	uint32_t mode;        /* type and permission bits as in st_mode */
+	bool acl;             /* it may have access control lists, and mode does not say all */
 	uint32_t nlink, uid, gid;
 	uint32_t rdev; /* Linux's new_encode_dev() form */
 	uint32_t blksize;

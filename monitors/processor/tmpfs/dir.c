@@ -337,7 +337,7 @@ static int enter(struct tmpfs_inode *dir, const char *name, size_t len, struct t
 static int dir_create(struct inode *inode, const struct new_inode *how, struct inode **out)
 {
 	struct tmpfs_inode *dir = tmpfs_inode(inode), *ti;
-	int err = tmpfs_new_inode(dir->fs, how, &ti);
+	int err = tmpfs_new_in(dir, how, &ti);
 
 	if (err)
 		return err;
@@ -352,7 +352,7 @@ static int dir_create(struct inode *inode, const struct new_inode *how, struct i
 static int dir_tmpfile(struct inode *inode, const struct new_inode *how, struct inode **out)
 {
 	struct tmpfs_inode *ti;
-	const int err = tmpfs_new_inode(tmpfs_inode(inode)->fs, how, &ti);
+	const int err = tmpfs_new_in(tmpfs_inode(inode), how, &ti);
 
 	if (err)
 		return err;

@@ -275,6 +275,7 @@ int tmpfs_getattr(struct inode *inode, struct file_attr *attr)
 	attr->file.ino = ti->ino;
 	attr->nlink = READ_ONCE(ti->nlink);
 	attr->rdev = ti->rdev;
+	attr->acl = READ_ONCE(ti->acl);
 	spin_lock(&ti->attr_lock);
 	attr->mode = ti->mode;
 	attr->uid = ti->uid;
@@ -328,6 +329,9 @@ int tmpfs_setattr(struct inode *inode, const struct attr_change *ch)
 		if (err)
 			return err;
 	}
+	mutex_lock(&ti->fs->lock);
+	if (ch->valid & ATTR_MODE)
+		tmpfs_acl_chmod_locked(ti, ch->mode);
 	spin_lock(&ti->attr_lock);
 	if (ch->valid & ATTR_MODE)
 		ti->mode = inode->mode | (ch->mode & 07777);
@@ -343,6 +347,7 @@ int tmpfs_setattr(struct inode *inode, const struct attr_change *ch)
 		ti->mtime = t;
 	ti->ctime = t;
 	spin_unlock(&ti->attr_lock);
+	mutex_unlock(&ti->fs->lock);
 	return 0;
 }
 

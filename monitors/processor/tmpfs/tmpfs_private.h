@@ -85,6 +85,7 @@ struct tmpfs_inode {
 	uint64_t nr_entries;
 
 	struct list_head xattrs; /* fs->lock */
+	bool acl;                /* fs->lock, read without it: there is a list among them */
 
 	char *target; /* const: links */
 	size_t target_len;
@@ -158,5 +159,13 @@ int tmpfs_setxattr(struct inode *inode, const char *name, const void *value, siz
 		   int flags);
 ssize_t tmpfs_listxattr(struct inode *inode, char *buf, size_t size, bool trusted);
 void tmpfs_free_xattrs(struct tmpfs_inode *ti);
+/*
+ * A new file in @dir as @how says; as tmpfs_new_inode(), with the lists that it inherits. -ENOSPC,
+ * -ENOMEM.
+ */
+int tmpfs_new_in(struct tmpfs_inode *dir, const struct new_inode *how, struct tmpfs_inode **out)
+	__must_check;
+/* The access list, if there is one, follows a new mode; fs->lock is held. */
+void tmpfs_acl_chmod_locked(struct tmpfs_inode *ti, uint32_t mode) __must_hold(&ti->fs->lock);
 #define TMPFS_XATTR_OPS \
 	.getxattr = tmpfs_getxattr, .setxattr = tmpfs_setxattr, .listxattr = tmpfs_listxattr

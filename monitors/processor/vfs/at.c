@@ -165,19 +165,19 @@ bool at_in_group(const struct fs_cred *cred, uint32_t gid)
 	return cred->gid == gid;
 }
 
-int may_create(const struct fs_cred *cred, const struct file_attr *dir)
+int may_create(const struct fs_cred *cred, const struct path *dir)
 {
-	return attr_access(cred, dir, FS_MAY_WRITE | FS_MAY_EXEC);
+	return attr_access(cred, dir->inode, &dir->attr, FS_MAY_WRITE | FS_MAY_EXEC);
 }
 
-int may_remove(const struct fs_cred *cred, const struct file_attr *dir,
-	       const struct file_attr *victim)
+int may_remove(const struct fs_cred *cred, const struct path *dir, const struct file_attr *victim)
 {
-	const int err = attr_access(cred, dir, FS_MAY_WRITE | FS_MAY_EXEC);
+	const int err = may_create(cred, dir);
 
 	if (err)
 		return err;
-	if ((dir->mode & 01000) && cred->uid && cred->uid != victim->uid && cred->uid != dir->uid)
+	if ((dir->attr.mode & 01000) && cred->uid && cred->uid != victim->uid &&
+	    cred->uid != dir->attr.uid)
 		return -EPERM;
 	return 0;
 }
@@ -193,8 +193,8 @@ void new_owner(struct new_inode *how, const struct fs_cred *cred, const struct f
 	const uint32_t type = mode & S_IFMT;
 
 	how->mode = mode;
-	if (type != S_IFLNK)
-		how->mode &= ~fs_state_umask(fs_current());
+	how->masked = type == S_IFLNK ? 0 : mode & fs_state_umask(fs_current());
+	how->mode &= ~how->masked;
 	how->uid = cred->uid;
 	how->gid = cred->gid;
 	if (!(dir->mode & 02000))

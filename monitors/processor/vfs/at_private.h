@@ -43,10 +43,10 @@ bool at_once_more(int *err);
 int at_file(int fd, struct path *out) __must_check;
 
 /* May @cred remove @victim from directory @dir, or put something in its place? -EACCES, -EPERM. */
-int may_remove(const struct fs_cred *cred, const struct file_attr *dir,
-	       const struct file_attr *victim) __must_check;
+int may_remove(const struct fs_cred *cred, const struct path *dir, const struct file_attr *victim)
+	__must_check;
 /* May @cred make something in directory @dir? -EACCES. */
-int may_create(const struct fs_cred *cred, const struct file_attr *dir) __must_check;
+int may_create(const struct fs_cred *cred, const struct path *dir) __must_check;
 bool at_in_group(const struct fs_cred *cred, uint32_t gid);
 /* The error of making something where the file system cannot. */
 int create_error(const struct inode *dir);

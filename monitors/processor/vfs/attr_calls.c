@@ -250,7 +250,7 @@ static int utimes_path(const struct path *at, const struct user_time *t)
 		return err;
 	process_cred(&cred);
 	owner = !cred.uid || cred.uid == at->attr.uid;
-	if (!owner && (!both_now || attr_access(&cred, &at->attr, FS_MAY_WRITE)))
+	if (!owner && (!both_now || attr_access(&cred, at->inode, &at->attr, FS_MAY_WRITE)))
 		return both_now ? -EACCES : -EPERM;
 	ch.atime = ch.mtime = now();
 	if (both_now || t[0].sub == UTIME_NOW)

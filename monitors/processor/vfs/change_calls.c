@@ -67,7 +67,7 @@ static int create_in(const struct at_path *at, struct walk_result *res, struct n
 	err = mount_writable(res->parent.mnt, dir);
 	if (err)
 		return err;
-	err = may_create(&at->cred, &res->parent.attr);
+	err = may_create(&at->cred, &res->parent);
 	if (!err && !may_make(mode, how->rdev))
 		err = -EPERM;
 	if (err)
@@ -213,7 +213,7 @@ static int link_in(const struct at_path *to, struct walk_result *res, const stru
 		return -EXDEV;
 	err = mount_writable(res->parent.mnt, dir);
 	if (!err)
-		err = may_create(&to->cred, &res->parent.attr);
+		err = may_create(&to->cred, &res->parent);
 	if (err)
 		return err;
 	if (!dir->ops->link || inode_is_dir(old->inode))
@@ -302,7 +302,7 @@ static int remove_once(const struct at_path *at, struct walk_result *res, bool r
 		return -EBUSY;
 	if (!dir->ops->remove)
 		return -EPERM;
-	err = may_remove(&at->cred, &res->parent.attr, &res->at.attr);
+	err = may_remove(&at->cred, &res->parent, &res->at.attr);
 	if (err)
 		return err;
 	if (rmdir != is_dir)
@@ -393,11 +393,11 @@ static bool result_is_dir(const struct walk_result *res)
  */
 static int check_moves(const struct fs_cred *cred, const struct walk_result *res, bool elsewhere)
 {
-	const int err = may_remove(cred, &res->parent.attr, &res->at.attr);
+	const int err = may_remove(cred, &res->parent, &res->at.attr);
 
 	if (err || !elsewhere || !result_is_dir(res))
 		return err;
-	return attr_access(cred, &res->at.attr, FS_MAY_WRITE);
+	return attr_access(cred, res->at.inode, &res->at.attr, FS_MAY_WRITE);
 }
 
 /*
@@ -429,7 +429,7 @@ static int check_rename(const struct rename_walk *r)
 
 	if (!err)
 		err = exists ? check_moves(&r->to.cred, &r->new, exchange && elsewhere)
-			     : may_create(&r->to.cred, &r->new.parent.attr);
+			     : may_create(&r->to.cred, &r->new.parent);
 	if (err)
 		return err;
 	if (exists && !exchange && result_is_dir(&r->old) != result_is_dir(&r->new))

@@ -108,6 +108,8 @@ struct new_inode {
 	const char *name;
 	size_t len;
 	uint32_t mode; /* type and permission bits, umask applied */
+	/* The bits that the umask took, which it does not where a default list is inherited. */
+	uint32_t masked;
 	uint32_t uid, gid;
 	uint32_t rdev;
 	bool nameless;      /* tmpfile(): it never gets a name (O_EXCL) */
@@ -332,9 +334,9 @@ int mount_writable(const struct mount *mt, const struct inode *inode) __must_che
 /*
  * May @cred use @inode, which is behind mount @mt or NULL, and whose attributes are @attr, as
  * @access (bits R 4, W 2, X 1) says? In Linux's order: -EROFS for what would be written on a
- * read-only file system, then -EACCES.
+ * read-only file system, then -EACCES. May sleep for an access list: errors of its file system.
  */
-int inode_permission(const struct mount *mt, const struct inode *inode, const struct fs_cred *cred,
+int inode_permission(const struct mount *mt, struct inode *inode, const struct fs_cred *cred,
 		     const struct file_attr *attr, uint32_t access) __must_check;
 
 /*

@@ -265,7 +265,7 @@ static struct file *create_and_open(const struct fs_cred *cred, const struct wal
 	err = mount_writable(res->parent.mnt, dir);
 	if (err)
 		return ERR_PTR(err);
-	err = may_create(cred, &res->parent.attr);
+	err = may_create(cred, &res->parent);
 	if (err)
 		return ERR_PTR(err);
 	new_owner(&how, cred, &res->parent.attr, S_IFREG | (mode & 07777));

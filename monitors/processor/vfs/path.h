@@ -118,9 +118,12 @@ struct file *path_open_found(const struct path *at, uint32_t flags);
  */
 char *path_at_storage(const struct path *at);
 
-/* May @cred use a file like this as @access says? */
-int attr_access(const struct fs_cred *cred, const struct file_attr *attr, uint32_t access)
-	__must_check;
+/*
+ * May @cred use @inode, whose attributes are @attr, as @access says? -EACCES; may sleep for an
+ * access list: errors of its file system.
+ */
+int attr_access(const struct fs_cred *cred, struct inode *inode, const struct file_attr *attr,
+		uint32_t access) __must_check;
 
 /* --- mounts -------------------------------------------------------------------------- */
 

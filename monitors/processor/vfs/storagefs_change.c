@@ -42,7 +42,8 @@ COUNTER(files_left, "vfs.files_left", "files without a name that stay at their n
 static struct storage_new what_to_make(const struct new_inode *how)
 {
 	return (struct storage_new){
-		.mode = how->mode,
+		.mode = how->mode | how->masked,
+		.umask = how->masked,
 		.rdev = how->rdev,
 		.target = how->target,
 		.target_len = how->target_len,

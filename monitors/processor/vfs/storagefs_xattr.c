@@ -5,6 +5,7 @@
  *
  * Limits:	a value of more than 8 KiB is -ENOSPC, as no block of ext4 holds it.
  */
+#include <fs/acl.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -56,10 +57,12 @@ ssize_t storagefs_getxattr(struct inode *inode, const char *name, void *buf, siz
 	return ret;
 }
 
-/* Those that @trusted says, without those of "system.", which setxattr() does not take either. */
+/* Those that @trusted says; of "system." the lists that setxattr() takes. */
 static bool is_shown(const char *name, bool trusted)
 {
-	return strncmp(name, "system.", 7) != 0 && (trusted || strncmp(name, "trusted.", 8) != 0);
+	if (strncmp(name, "system.", 7) == 0)
+		return posix_acl_is_name(name, strlen(name));
+	return trusted || strncmp(name, "trusted.", 8) != 0;
 }
 
 ssize_t storagefs_listxattr(struct inode *inode, char *buf, size_t size, bool trusted)

@@ -8,6 +8,7 @@
 #include <abi/stat.h>
 #include <abi/xattr.h>
 #include <arch/uaccess.h>
+#include <fs/acl.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -93,6 +94,24 @@ static bool begins(const char *name, const char *prefix)
 	return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
+/* Of access control lists: anybody may read them, and the owner sets them. */
+static int check_acl(struct inode *inode, bool write)
+{
+	struct file_attr attr;
+	struct fs_cred cred;
+	int err;
+
+	if (!inode->ops->setxattr || inode->mode == S_IFLNK)
+		return -EOPNOTSUPP;
+	if (!write)
+		return 0;
+	err = inode_getattr(inode, &attr);
+	if (err)
+		return err;
+	process_cred(&cred);
+	return cred.uid == attr.uid || capable(CAP_FOWNER) ? 0 : -EPERM;
+}
+
 /* May the caller do this with the family of @name? */
 static int check_family(const struct target *to, const char *name, bool write)
 {
@@ -102,6 +121,8 @@ static int check_family(const struct target *to, const char *name, bool write)
 	struct fs_cred cred;
 	int err;
 
+	if (posix_acl_is_name(name, strlen(name)))
+		return check_acl(inode, write);
 	if (begins(name, "security.") || begins(name, "system.")) {
 		/* Capabilities of files have no meaning here: they are kept as others are. */
 		return begins(name, "security.") && write && !capable(CAP_SYS_ADMIN) ? -EPERM : 0;
@@ -129,6 +150,8 @@ static int check_kept(const struct inode *inode, const char *name)
 
 	if (!inode || !inode->ops->setxattr)
 		return -EOPNOTSUPP;
+	if (posix_acl_is_name(name, strlen(name)))
+		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
 		if (begins(name, families[i]))
 			return name[strlen(families[i])] ? 0 : -EINVAL;
@@ -146,6 +169,21 @@ static int check(const struct target *to, const char *name, bool write)
 	else if (!err && begins(name, "user."))
 		err = write ? -EPERM : -ENODATA; /* for files and directories only */
 	return err ? err : check_kept(inode, name);
+}
+
+/* A list of no entries stands for none: it is removed. -EINVAL, -EOPNOTSUPP: it is no list. */
+static int check_list(const char *name, void **value, size_t size)
+{
+	int ret;
+
+	if (!posix_acl_is_name(name, strlen(name)))
+		return 0;
+	ret = size ? posix_acl_check(*value, size) : 1;
+	if (ret <= 0)
+		return ret;
+	kfree(*value);
+	*value = NULL;
+	return 0;
 }
 
 /* --- the calls; each consumes @to, or answers its error ------------------------------- */
@@ -172,7 +210,9 @@ static long set(struct target to, uint64_t uname, uint64_t uvalue, uint64_t size
 	if (!ret)
 		ret = check(&to, name, true);
 	if (!ret)
-		ret = inode->ops->setxattr(inode, name, value, size, flags);
+		ret = check_list(name, &value, size);
+	if (!ret)
+		ret = inode->ops->setxattr(inode, name, value, value ? size : 0, flags);
 	if (!ret)
 		notify_inode(inode, NULL, IN_ATTRIB);
 	kfree(value);

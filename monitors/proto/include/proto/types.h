@@ -73,7 +73,7 @@ struct proto_attr_wire {
 	le64_t blocks;                             /* 512-byte units */
 	le64_t atime_s, mtime_s, ctime_s, btime_s; /* two's complement */
 	le32_t atime_ns, mtime_ns, ctime_ns, btime_ns;
-	le32_t mode; /* type and permission bits as in st_mode */
+	le32_t mode; /* type and permission bits as in st_mode; PROTO_MODE_ACL */
 	le32_t nlink;
 	le32_t uid;
 	le32_t gid;
@@ -83,6 +83,9 @@ struct proto_attr_wire {
 	le64_t fsid;
 };
 static_assert(sizeof(struct proto_attr_wire) == 136, "proto_attr is ABI");
+
+/* The file may have access control lists, and its permission bits do not say all. */
+#define PROTO_MODE_ACL 0x10000u
 
 struct proto_attr {
 	struct proto_file file;

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage monitor: access control lists that a new file gets from its directory, and what goes with
+ * a list that is set.
+ *
+ * Flow:	a directory with a default list gives it to what is made in it, which then has no
+ *		regard for the umask: as access list, cut to the mode that was asked for, and to
+ *		directories as default list again. Both are set in the transaction that makes the
+ *		file.
+ */
+#include "inherit.h"
+
+#include <fs/acl.h>
+#include <lib/errno.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+
+#define SET_GID 02000u
+
+int inherit_begin(struct inherited *in, struct fs_inode *dir, const struct fs_stat *s,
+		  uint32_t mode)
+{
+	int64_t len;
+
+	*in = (struct inherited){ .def = NULL };
+	if (!s->acl || (mode & S_IFMT) == S_IFLNK)
+		return 0;
+	in->def = kmalloc(2 * POSIX_ACL_MAX);
+	if (!in->def)
+		return -ENOMEM;
+	len = fs_posix_acl(dir, POSIX_ACL_DEFAULT, in->def);
+	if (len > 0) {
+		in->len = (size_t)len;
+		return 0;
+	}
+	inherit_end(in);
+	return (int)len;
+}
+
+void inherit_apply(struct inherited *in, struct fs_new *what)
+{
+	uint8_t *access = in->def + POSIX_ACL_MAX;
+
+	if (!in->def)
+		return;
+	memcpy(access, in->def, in->len);
+	if (!posix_acl_inherit(access, in->len, &what->mode))
+		in->xattrs[what->nr_xattrs++] =
+			(struct fs_xattr){ POSIX_ACL_ACCESS, strlen(POSIX_ACL_ACCESS), access,
+					   in->len };
+	if ((what->mode & S_IFMT) == S_IFDIR)
+		in->xattrs[what->nr_xattrs++] =
+			(struct fs_xattr){ POSIX_ACL_DEFAULT, strlen(POSIX_ACL_DEFAULT), in->def,
+					   in->len };
+	what->xattrs = in->xattrs;
+}
+
+void inherit_end(struct inherited *in)
+{
+	kfree(in->def);
+	in->def = NULL;
+}
+
+int inherit_drop_setgid(struct fs_inode *in, const struct fs_stat *s, const struct fs_cred *cred,
+			const struct fs_xattr *x, const struct fs_change *ch)
+{
+	const struct fs_attr attr = { .mask = FS_SET_MODE, .mode = s->mode & 07777 & ~SET_GID };
+	struct fs_change quiet = *ch;
+
+	if (!x->value || !(s->mode & SET_GID) || !cred->uid || fs_in_group(cred, s->gid) ||
+	    x->name_len != strlen(POSIX_ACL_ACCESS) ||
+	    memcmp(x->name, POSIX_ACL_ACCESS, x->name_len) != 0 ||
+	    posix_acl_check(x->value, x->value_len))
+		return 0;
+	/* Done twice it is the same, so that the request's record is that of the list. */
+	quiet.client = quiet.seq = 0;
+	return fs_setattr(in, &attr, &quiet);
+}
