@@ -23,6 +23,8 @@ COUNTER_GLOBAL(rpc_c_spins_lost, "rpc.spins_lost", "waits in which polling was g
 COUNTER_GLOBAL(rpc_c_sleeps, "rpc.sleeps", "waits that went to sleep");
 COUNTER_GLOBAL(rpc_c_serve_spins_won, "rpc.serve_spins_won",
 	       "next request came while the server was polling");
+COUNTER_GLOBAL(rpc_c_late_rings, "rpc.late_rings",
+	       "doorbells for replies that waited in vain for a message to go with");
 COUNTER_GLOBAL(rpc_c_serve_spins_lost, "rpc.serve_spins_lost", "the server polled in vain");
 COUNTER_GLOBAL(rpc_c_lazy_sleeps, "rpc.lazy_sleeps", "times that re-arming was put off");
 COUNTER_GLOBAL(rpc_c_inline, "rpc.inline", "requests answered in polling context");

@@ -42,6 +42,7 @@ struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES] = {
 struct rpc_tune rpc_tune = {
 	.spin_us = 600,
 	.serve_spin_us = 600,
+	.late_us = 1000,
 	.lazy_us = 500,
 	.probe_ms = 2000,
 	.quarantine_ms = 5000,
@@ -77,6 +78,8 @@ BOOT_PARAM_RANGE("rpc.spin_us", u32, rpc_tune.spin_us, 0, 1000000,
 		 "longest time that a waiting caller polls before it sleeps");
 BOOT_PARAM_RANGE("rpc.serve_spin_us", u32, rpc_tune.serve_spin_us, 0, 1000000,
 		 "longest time that an idle server polls for the next request before it sleeps");
+BOOT_PARAM_RANGE("rpc.late_us", u32, rpc_tune.late_us, 0, 10000,
+		 "longest time that a reply waits for a message to share a doorbell; 0: none");
 BOOT_PARAM_RANGE("rpc.lazy_us", u32, rpc_tune.lazy_us, 0, 100000,
 		 "how long re-arming the interrupt is put off while callers poll by themselves");
 BOOT_PARAM_RANGE("rpc.probe_ms", u32, rpc_tune.probe_ms, 10, 3600000,

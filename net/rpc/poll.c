@@ -16,6 +16,9 @@
  *		an interrupt per call.  Otherwise it arms, polls once more and sleeps: an idle
  *		node uses no CPU.  The messages that a batch of completions causes share one
  *		doorbell per connection, at the end of the batch.
+ *		A late reply (rpc_reply_late()) is posted without a doorbell: the next message of
+ *		its session brings it along. If none comes, the queue's timer wakes the net thread,
+ *		which rings for all that have waited.
  *		Threads wait for demand and control calls, so their queues are polled, and their
  *		net threads have the highest priority.  Prefetch and write-back go by interrupt
  *		alone, in threads of the next lower class, which give way after each completion
@@ -77,6 +80,82 @@ static void ring_all(struct rpc_queue *q)
 		spin_unlock(&s->lock);
 	}
 	q->nr_to_ring = 0;
+}
+
+/* --- late replies ------------------------------------------------------------------------ */
+
+static uint64_t late_end(const struct rpc_queue *q)
+{
+	return READ_ONCE(q->late_since_ns) + rpc_tune.late_us * NSEC_PER_USEC;
+}
+
+void rpc_late_begin_locked(struct rpc_session *s)
+{
+	struct rpc_queue *q = s->queue;
+
+	assert_spin_held(&s->lock);
+	if (s->is_late)
+		return;
+	s->is_late = true;
+	if (atomic_add_return(&q->nr_late, 1) == 1)
+		WRITE_ONCE(q->late_since_ns, time_now_ns());
+	/* Pairs with on_late_timer(): it sees the session, or we see that it is not set. */
+	if (!atomic_xchg(&q->late_timed, 1))
+		timer_set(&q->late_timer, late_end(q));
+}
+
+void rpc_late_over_locked(struct rpc_session *s)
+{
+	assert_spin_held(&s->lock);
+	if (!s->is_late)
+		return;
+	s->is_late = false;
+	ASSERT(atomic_read(&s->queue->nr_late) > 0);
+	atomic_sub(&s->queue->nr_late, 1);
+}
+
+/* Interrupt context. It is not set anew for each reply, so it may come too early for this one. */
+static void on_late_timer(void *arg)
+{
+	struct rpc_queue *q = arg;
+
+	if (atomic_read(&q->nr_late) && time_now_ns() < late_end(q)) {
+		timer_set(&q->late_timer, late_end(q));
+		return;
+	}
+	atomic_xchg(&q->late_timed, 0);
+	if (!atomic_add_return(&q->nr_late, 0))
+		return;
+	atomic_set_release(&q->late_due, 1);
+	wake_one(&q->event_wq);
+}
+
+static void ring_late_of(struct rpc_peer *peer, void *arg)
+{
+	struct rpc_queue *q = arg;
+
+	for (uint32_t i = 0; i < RPC_NR_CLASSES; i++) {
+		struct rpc_session *s = &peer->sessions[i];
+
+		if (!__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE) || s->queue != q)
+			continue;
+		spin_lock(&s->lock);
+		if (s->is_late && s->conn && s->conn->state == RPC_CONN_UP) {
+			counter_inc(&rpc_c_late_rings);
+			rpc_ring_locked(s->conn);
+		}
+		/* Of a connection that broke: the client asks again, on another one. */
+		rpc_late_over_locked(s);
+		spin_unlock(&s->lock);
+	}
+}
+
+/* By the net thread: all late replies have waited long enough. */
+static void ring_late(struct rpc_queue *q)
+{
+	if (!atomic_xchg(&q->late_due, 0))
+		return;
+	rpc_peers_for_each(ring_late_of, q);
 }
 
 /* --- completions ---------------------------------------------------------------------- */
@@ -379,6 +458,13 @@ static bool event_taken(struct rpc_queue *q)
 	return atomic_xchg(&q->event_pending, 0) != 0;
 }
 
+/* Has the net thread something to do? *@woken: by an event. */
+static bool may_go_on(struct rpc_queue *q, bool *woken)
+{
+	*woken = event_taken(q);
+	return *woken || atomic_read(&q->late_due);
+}
+
 static void net_main(void *arg)
 {
 	struct rpc_queue *q = arg;
@@ -391,6 +477,7 @@ static void net_main(void *arg)
 	for (;;) {
 		const int n = poll_some(q);
 
+		ring_late(q);
 		if (n >= POLL_BUDGET) {
 			thread_yield();
 			continue;
@@ -407,14 +494,13 @@ static void net_main(void *arg)
 			const uint64_t lazy_end = time_after_ns(rpc_tune.lazy_us * NSEC_PER_USEC);
 
 			counter_inc(&rpc_c_lazy_sleeps);
-			woken = wait_event_timeout(&q->event_wq, event_taken(q), lazy_end);
+			(void)wait_event_timeout(&q->event_wq, may_go_on(q, &woken), lazy_end);
 			continue;
 		}
 		queue_arm(q);
 		if (poll_some(q))
 			continue;
-		wait_event(&q->event_wq, event_taken(q));
-		woken = true;
+		wait_event(&q->event_wq, may_go_on(q, &woken));
 	}
 }
 
@@ -452,6 +538,7 @@ static int queue_create(struct rpc_queue *q, uint32_t classes, const char *name,
 	q->serve_gauge.score = RPC_SPIN_SCORE_MAX;
 	q->request_gap_ns = 2 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
 	waitqueue_init(&q->event_wq);
+	timer_init(&q->late_timer, on_late_timer, q);
 	q->cq = rdma_cq_create(rpc_net.dev, nr_cqe, cpu, cq_event, q);
 	if (IS_ERR(q->cq))
 		return (int)PTR_ERR(q->cq);

@@ -21,6 +21,7 @@
 #include <kernel/panic.h>
 #include <kernel/spinlock.h>
 #include <kernel/time.h>
+#include <kernel/timer.h>
 #include <kernel/wait.h>
 #include <kernel/work.h>
 #include <lib/atomic.h>
@@ -108,6 +109,7 @@ static inline uint32_t rpc_class_cqes(uint32_t cls)
 struct rpc_tune {
 	uint32_t spin_us;       /* most that a waiter spins */
 	uint32_t serve_spin_us; /* most that the net thread spins after serving */
+	uint32_t late_us;       /* most that a late reply waits for a message to share a doorbell */
 	uint32_t lazy_us;       /* re-arming is put off so long while waiters poll */
 	uint32_t probe_ms;
 	uint32_t quarantine_ms;
@@ -288,7 +290,9 @@ struct rpc_request {
 	uint16_t opcode;
 	bool orphan; /* its client does not wait for the reply any more; session lock */
 	bool may_sleep;
-	bool waits; /* counted in s_waits; session lock */
+	bool waits;       /* counted in s_waits; session lock */
+	bool late;        /* its reply may wait for another message */
+	uint64_t sq_mark; /* conn->sq_posted when it came */
 	/* the thread whose waits end when this becomes an orphan, or NULL; session lock */
 	struct rpc_runner *runner;
 	struct list_head link;    /* worker pool */
@@ -419,6 +423,7 @@ struct rpc_session {
 	uint32_t c_waits __guarded_by(&lock); /* slots not free whose calls wait for a third node */
 	uint64_t inflight_bytes __guarded_by(&lock);
 	bool is_chaining __guarded_by(&lock);   /* rpc_calls_submit() rings at its end */
+	bool is_late __guarded_by(&lock);       /* a late reply waits; counted in queue->nr_late */
 	uint64_t usual_ns __guarded_by(&lock);  /* an unhindered round trip */
 	uint64_t probed_ns __guarded_by(&lock); /* when the connection was probed last */
 	struct rpc_spin_gauge gauge;            /* hints: races do no harm */
@@ -533,6 +538,13 @@ struct rpc_queue {
 	uint32_t waiter_activity; /* bumped by every waiter that polls */
 	atomic_t nr_async;        /* outstanding calls without a waiting thread */
 
+	/* Late replies: see poll.c */
+	atomic_t nr_late;       /* sessions that have some */
+	uint64_t late_since_ns; /* atomic: since when there are any */
+	atomic_t late_timed;    /* the timer is set */
+	atomic_t late_due;      /* the net thread is to ring for them */
+	struct timer late_timer;
+
 	/* poll owner */
 	uint32_t requests_served;
 	struct rdma_wc
@@ -615,6 +627,7 @@ COUNTER_DECLARE(rpc_c_spins_lost);
 COUNTER_DECLARE(rpc_c_sleeps);
 COUNTER_DECLARE(rpc_c_serve_spins_won);
 COUNTER_DECLARE(rpc_c_serve_spins_lost);
+COUNTER_DECLARE(rpc_c_late_rings);
 COUNTER_DECLARE(rpc_c_lazy_sleeps);
 COUNTER_DECLARE(rpc_c_inline);
 COUNTER_DECLARE(rpc_c_dispatched);
@@ -768,7 +781,7 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now) 
 /* The doorbell for what was posted while rpc_poll_rings_later(). */
 void rpc_ring_locked(struct rpc_conn *conn);
 int rpc_post_reply_locked(struct rpc_conn *conn, uint32_t slot, const struct rpc_write *writes,
-			  uint32_t nr_writes) __must_check;
+			  uint32_t nr_writes, bool late) __must_check;
 void rpc_reap_locked(struct rpc_conn *conn, struct rpc_batch *b);
 void rpc_post_flush_write_locked(struct rpc_conn *conn);
 
@@ -850,6 +863,9 @@ void rpc_queue_before_sleep(struct rpc_queue *q);
  * their end? Context: session lock.
  */
 bool rpc_poll_rings_later(struct rpc_session *s);
+/* A late reply of @s waits for the doorbell of another message, or does so no longer. */
+void rpc_late_begin_locked(struct rpc_session *s) __must_hold(&s->lock);
+void rpc_late_over_locked(struct rpc_session *s) __must_hold(&s->lock);
 /* Process what came before the peer was known. */
 void rpc_poll_early(struct rpc_conn *conn);
 

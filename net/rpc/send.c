@@ -7,7 +7,7 @@
  *		reply is a chain of data WRITEs and one WRITE with immediate.  Each message or
  *		chain has one doorbell, calls that are submitted together have one, and while a
  *		poll processes several completions, each connection has one for all that
- *		goes out on it.
+ *		goes out on it. A late reply has that of the next message (poll.c).
  * Ordering:	every quarter of the send queue asks for one completion, which stands for all
  *		work requests before it.  The sender looks at the completions of the send queue
  *		when room runs short; the tick looks while somebody waits to hear that a reply
@@ -34,6 +34,7 @@ void rpc_ring_locked(struct rpc_conn *conn)
 	if (!conn->doorbell_pending)
 		return;
 	conn->doorbell_pending = false;
+	rpc_late_over_locked(conn->session);
 	rdma_ring_send(conn->qp);
 	counter_inc(&rpc_c_doorbells);
 }
@@ -51,8 +52,11 @@ static bool sq_has_room(struct rpc_conn *conn, uint32_t nr)
 	return false;
 }
 
-/* Post wr[0..nr-1] of the scratch array as one chain. */
-static int post_chain(struct rpc_conn *conn, uint32_t nr)
+/*
+ * Post wr[0..nr-1] of the scratch array as one chain. @late: its doorbell may be that of the next
+ * message on the connection, within rpc.late_us.
+ */
+static int post_chain(struct rpc_conn *conn, uint32_t nr, bool late)
 {
 	const struct rdma_send_wr *bad;
 	struct rdma_send_wr *last = &conn->wr[nr - 1];
@@ -74,11 +78,16 @@ static int post_chain(struct rpc_conn *conn, uint32_t nr)
 	 * A completion is asked for when room may soon run short: that part of the queue goes
 	 * out at once.  A chain of calls goes out at its end anyway.
 	 */
-	if (s->is_chaining || (!(last->flags & RDMA_SEND_SIGNALED) && rpc_poll_rings_later(s))) {
+	late = late && !(last->flags & RDMA_SEND_SIGNALED);
+	if (s->is_chaining || late ||
+	    (!(last->flags & RDMA_SEND_SIGNALED) && rpc_poll_rings_later(s))) {
 		last->flags |= RDMA_SEND_DEFER;
 		conn->doorbell_pending = true;
+		if (late)
+			rpc_late_begin_locked(s);
 	} else {
 		conn->doorbell_pending = false;
+		rpc_late_over_locked(s);
 		counter_inc(&rpc_c_doorbells);
 	}
 	err = rdma_post_send(conn->qp, conn->wr, &bad);
@@ -187,7 +196,7 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 			off += cs->sge[done + k].len;
 		done += n;
 	}
-	err = post_chain(conn, nr_extra + 1);
+	err = post_chain(conn, nr_extra + 1, false);
 	if (err)
 		return err;
 	cs->posted = true;
@@ -225,7 +234,7 @@ static uint32_t add_reply_write(struct rpc_conn *conn, uint32_t nr, const struct
 
 /* Post the reply of a DONE server slot, data first. */
 int rpc_post_reply_locked(struct rpc_conn *conn, uint32_t slot, const struct rpc_write *writes,
-			  uint32_t nr_writes)
+			  uint32_t nr_writes, bool late)
 {
 	struct rpc_session *s = conn->session;
 	struct rpc_sslot *ss = &s->sslots[slot];
@@ -249,7 +258,7 @@ int rpc_post_reply_locked(struct rpc_conn *conn, uint32_t slot, const struct rpc
 	sge->len = ss->reply_len;
 	sge->lkey = rdma_mr_lkey(s->buf_mr);
 	set_message(conn, &conn->wr[nr], sge, 1, hdr, &imm, remote_slot(conn, true, slot));
-	err = post_chain(conn, nr + 1);
+	err = post_chain(conn, nr + 1, late);
 	if (err)
 		return err;
 	s->s_unsent &= ~BIT64(slot);
@@ -268,7 +277,7 @@ void rpc_post_flush_write_locked(struct rpc_conn *conn)
 		return;
 	set_write(&conn->wr[0], NULL, 0, conn->remote_addr, conn->remote_rkey);
 	conn->wr[0].flags = RDMA_SEND_SIGNALED;
-	if (post_chain(conn, 1) == 0) {
+	if (post_chain(conn, 1, false) == 0) {
 		conn->sq_signalled = conn->sq_posted;
 		counter_inc(&rpc_c_flush_writes);
 	}
@@ -345,7 +354,7 @@ void rpc_flush_locked(struct rpc_session *s)
 
 		if (ss->gen != conn->gen)
 			continue; /* only on the connection that carried the request last */
-		if (rpc_post_reply_locked(conn, slot, ss->writes, ss->nr_writes))
+		if (rpc_post_reply_locked(conn, slot, ss->writes, ss->nr_writes, false))
 			return;
 	}
 	for (m = s->c_unsent; m && conn->state == RPC_CONN_UP; m &= m - 1) {

@@ -163,7 +163,7 @@ static void request_free_locked(struct rpc_request *req)
 		req->runner = NULL;
 	}
 	s->s_waits -= req->waits;
-	req->waits = false;
+	req->waits = req->late = false;
 	rpc_ring_put(req->ring);
 	req->ring = NULL;
 	req->next = s->free_requests;
@@ -231,6 +231,7 @@ static bool reply_send_locked(struct rpc_session *s, struct rpc_request *req, bo
 	struct rpc_sslot *ss = &s->sslots[req->slot];
 	struct rpc_conn *conn = s->conn;
 	const bool current = conn && conn->gen == req->gen && conn->state != RPC_CONN_BROKEN;
+	bool late;
 
 	assert_spin_held(&s->lock);
 	ss->bulk = nr_writes != 0;
@@ -247,7 +248,9 @@ static bool reply_send_locked(struct rpc_session *s, struct rpc_request *req, bo
 	s->s_unsent |= BIT64(req->slot);
 	if (!current || conn->state != RPC_CONN_UP)
 		return nr_writes != 0;
-	if (rpc_post_reply_locked(conn, req->slot, writes, (uint32_t)nr_writes) == 0)
+	/* The message that a late reply is to wait for may have gone out meanwhile. */
+	late = req->late && conn->sq_posted == req->sq_mark;
+	if (rpc_post_reply_locked(conn, req->slot, writes, (uint32_t)nr_writes, late) == 0)
 		return nr_writes != 0;
 	if (nr_writes && !ss->nr_writes && !keep_writes(ss, writes, nr_writes)) {
 		s->s_unsent &= ~BIT64(req->slot);
@@ -327,6 +330,12 @@ void rpc_reply_bulk(struct rpc_request *req, int status, const void *body, uint3
 void rpc_reply(struct rpc_request *req, int status, const void *body, uint32_t body_len)
 {
 	rpc_reply_bulk(req, status, body, body_len, NULL, 0, NULL, NULL);
+}
+
+void rpc_reply_late(struct rpc_request *req, int status, const void *body, uint32_t body_len)
+{
+	req->late = rpc_tune.late_us != 0;
+	rpc_reply(req, status, body, body_len);
 }
 
 /* --- requests ------------------------------------------------------------------------- */
@@ -641,6 +650,8 @@ void rpc_request_received(struct rpc_conn *conn, const struct rpc_imm *imm)
 			rpc_outstanding_dec();
 		}
 		req = request_begin_locked(conn, imm, &hdr, msg, !is_stale && is_behind(&hdr));
+		if (req)
+			req->sq_mark = conn->sq_posted;
 	}
 	spin_unlock(&s->lock);
 

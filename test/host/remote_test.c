@@ -413,6 +413,78 @@ static void backlogs_and_windows_are_bounded(struct ktest *t)
 	run(t, full_server, full_client);
 }
 
+/* --- doorbells ------------------------------------------------------------------------ */
+
+#define ROUNDS 300u
+
+/* Doorbells since @before, but for those of replies that waited in vain. */
+static uint64_t rung_since(uint64_t before)
+{
+	return counter("rpc.doorbells") - counter("rpc.late_rings") - before;
+}
+
+static void dialogue_server(struct ktest *t)
+{
+	uint8_t buf[64];
+	struct socket *l, *s;
+	uint64_t before;
+
+	join(t);
+	l = listener(t, 1);
+	s = l->ops->accept(l, false);
+	ASSERT_FALSE(t, IS_ERR(s));
+	before = rung_since(0);
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		ASSERT_EQ(t, take(s, buf, sizeof(buf), MSG_WAITALL), (ssize_t)sizeof(buf));
+		EXPECT_EQ(t, buf[0], (uint8_t)i);
+		pause_us(300); /* else the answer may be the first of the two */
+		ASSERT_EQ(t, give(s, buf, sizeof(buf), 0), (ssize_t)sizeof(buf));
+	}
+	/* An answer brings the reply to the question along: one doorbell a round, and not two. */
+	EXPECT_LE(t, rung_since(before), ROUNDS + ROUNDS / 4);
+	EXPECT_GE(t, rung_since(before), ROUNDS);
+	/* These have no answer. */
+	before = counter("rpc.late_rings");
+	for (uint32_t i = 0; i < 3; i++) {
+		ASSERT_EQ(t, take(s, buf, sizeof(buf), MSG_WAITALL), (ssize_t)sizeof(buf));
+		sim_cmd("barrier %u 2", 2 + i);
+	}
+	EXPECT_EQ(t, counter("rpc.late_rings") - before, 1u);
+	socket_drop(s);
+	socket_drop(l);
+	nothing_left(t);
+}
+
+static void dialogue_client(struct ktest *t)
+{
+	uint8_t buf[64] = { 0 };
+	struct socket *s;
+
+	join(t);
+	sim_cmd("barrier 1 2");
+	s = connected(t);
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		buf[0] = (uint8_t)i;
+		ASSERT_EQ(t, give(s, buf, sizeof(buf), 0), (ssize_t)sizeof(buf));
+		ASSERT_EQ(t, take(s, buf, sizeof(buf), MSG_WAITALL), (ssize_t)sizeof(buf));
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		ASSERT_EQ(t, give(s, buf, sizeof(buf), 0), (ssize_t)sizeof(buf));
+		/* The reply comes without an answer, too. */
+		for (int k = 0; k < 5000 && remote_outq(s); k++)
+			pause_us(1000);
+		EXPECT_EQ(t, remote_outq(s), 0u);
+		sim_cmd("barrier %u 2", 2 + i);
+	}
+	socket_drop(s);
+	nothing_left(t);
+}
+
+static void an_answer_brings_the_reply_along(struct ktest *t)
+{
+	run(t, dialogue_server, dialogue_client);
+}
+
 /* --- a processor leaves --------------------------------------------------------------- */
 
 static void leave_server(struct ktest *t)
@@ -477,6 +549,7 @@ static const struct ktest_case cases[] = {
 	KTEST(also_over_connections_that_break),
 	KTEST(ends_are_as_of_tcp),
 	KTEST(backlogs_and_windows_are_bounded),
+	KTEST(an_answer_brings_the_reply_along),
 	KTEST(a_processor_leaves),
 	{ 0 },
 };

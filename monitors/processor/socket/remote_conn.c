@@ -6,6 +6,8 @@
  *		processor, which makes the other one in the listener's backlog; while that is full
  *		it is asked again, as a SYN is sent again. A message that could not be sent for want
  *		of a slot or of memory over there is for the worker, woken by a timer.
+ *		Of a dialogue, in which the program answers each message before the next one comes,
+ *		the replies to messages wait for these answers, and share their doorbells.
  * Failure:	a connection whose call fails, or whose peer's processor leaves, is reset, and its
  *		program hears ECONNRESET. A message for an id that is not in the table is
  *		answered so as well. A connection that was closed, and whose peer takes nothing of
@@ -29,6 +31,7 @@
 #include "unix_remote.h"
 
 #define BUCKETS       1024u
+#define DIALOGUE      3u /* answers in a row: the next message is likely to have one, too */
 #define WINDOW_MIN    65536u
 #define QUEUE_WINDOWS 4                     /* memory that a queue may take, in windows */
 #define REFUSED_MAX   (100 * NSEC_PER_MSEC) /* the same, for bytes that were refused */
@@ -666,6 +669,25 @@ static int begin_receive_locked(struct remote_conn *c, const struct remote_messa
 	return 0;
 }
 
+void remote_answered_locked(struct remote_conn *c)
+{
+	assert_spin_held(&c->lock);
+	if (!c->unanswered)
+		return;
+	c->unanswered = false;
+	c->answers = MIN(c->answers + 1u, DIALOGUE);
+}
+
+/* Bytes have come: is the program likely to answer them before more come? */
+static bool expects_answer_locked(struct remote_conn *c) __must_hold(&c->lock)
+{
+	assert_spin_held(&c->lock);
+	if (c->unanswered)
+		c->answers = 0;
+	c->unanswered = true;
+	return c->answers == DIALOGUE && c->s && !c->rx_fin;
+}
+
 /* Put @msgs into the queue of the socket, which takes them over. */
 static int push_all(struct socket *s, struct list_head *msgs)
 {
@@ -734,7 +756,8 @@ static int copy_bytes(struct remote_conn *c, const struct remote_message *m, str
 	return 0;
 }
 
-static int receive(struct remote_conn *c, const struct remote_message *m, uint64_t *limit)
+static int receive(struct remote_conn *c, const struct remote_message *m, uint64_t *limit,
+		   bool *answer)
 {
 	struct list_head msgs = LIST_HEAD_INIT(msgs);
 	struct sock_msg *msg, *next;
@@ -751,6 +774,8 @@ static int receive(struct remote_conn *c, const struct remote_message *m, uint64
 	c->rx_busy = false;
 	if (!err)
 		err = push_locked(c, m, &msgs);
+	if (!err && m->len)
+		*answer = expects_answer_locked(c);
 	*limit = grow_limit_locked(c);
 	spin_unlock(&c->lock);
 	list_for_each_entry_safe(msg, next, &msgs, node) {
@@ -760,14 +785,14 @@ static int receive(struct remote_conn *c, const struct remote_message *m, uint64
 	return err;
 }
 
-int remote_receive(const struct remote_message *m, uint64_t *limit)
+int remote_receive(const struct remote_message *m, uint64_t *limit, bool *answer)
 {
 	struct remote_conn *c = remote_find(m->conn, m->node, m->incarn);
 	int err;
 
 	if (!c)
 		return -ECONNRESET;
-	err = receive(c, m, limit);
+	err = receive(c, m, limit, answer);
 	if (err == -EPROTO)
 		remote_lose(c, ECONNRESET);
 	else

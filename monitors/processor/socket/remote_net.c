@@ -266,6 +266,7 @@ static enum rpc_handler_result handle_data(struct rpc_request *req, void *arg)
 	struct pp_data_rep_wire w;
 	struct pp_data_rep rep = { 0 };
 	struct pp_data_req r;
+	bool answer = false;
 	int err = len < sizeof(head) ? -EMSGSIZE : 0;
 
 	if (!err) {
@@ -284,12 +285,16 @@ static enum rpc_handler_result handle_data(struct rpc_request *req, void *arg)
 		m.closed = r.flags & PP_CLOSED;
 		m.deaf = r.flags & PP_DEAF;
 		m.data = bulk_len ? bulk : body + sizeof(head);
-		err = remote_receive(&m, &rep.limit);
+		err = remote_receive(&m, &rep.limit, &answer);
 		if (!err)
 			counter_add(&remote_copied, m.len); /* into the socket's queue */
 	}
 	pp_data_rep_encode(&rep, &w);
-	rpc_reply(req, err, err ? NULL : &w, err ? 0 : sizeof(w));
+	/* Only a small message has its answer in its own class. */
+	if (answer && !err && !bulk_len)
+		rpc_reply_late(req, 0, &w, sizeof(w));
+	else
+		rpc_reply(req, err, err ? NULL : &w, err ? 0 : sizeof(w));
 	return RPC_DONE;
 }
 

@@ -116,6 +116,8 @@ static void end_filling(struct remote_conn *c, struct remote_buf *b, uint32_t n)
 	spin_lock(&c->lock);
 	ASSERT(c->filling == b && n <= b->cap - b->len);
 	b->len += n;
+	if (n)
+		remote_answered_locked(c);
 	c->filling = NULL;
 	if (c->state == REMOTE_GONE)
 		remote_drop_bufs_locked(c);

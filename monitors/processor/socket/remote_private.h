@@ -143,6 +143,8 @@ struct remote_conn {
 	bool fin_wanted, fin_in_flight, fin_sent; /* lock: no more bytes come */
 	uint64_t rx_pos, rx_limit; /* lock: received; up to where the peer may send */
 	bool rx_busy, rx_fin;      /* lock: a message is being received; the last one was */
+	bool unanswered;           /* lock: bytes have come since the program sent some */
+	uint8_t answers;           /* lock: messages in a row that the program answered, up to 3 */
 	bool peer_closed;          /* lock: nor does the peer read any more */
 	bool closed_in_flight, closed_sent;              /* lock: the same of this end */
 	bool deaf_wanted, deaf_in_flight, deaf_sent;     /* lock: it reads no more, yet is open */
@@ -198,6 +200,8 @@ void remote_get(struct remote_conn *c);
 void remote_put(struct remote_conn *c);
 /* Send what may be sent. Polling. */
 void remote_kick(struct remote_conn *c);
+/* The program has sent bytes. */
+void remote_answered_locked(struct remote_conn *c) __must_hold(&c->lock);
 /* The program has read: tell the peer, if that is worth a message. */
 void remote_consumed(struct remote_conn *c, struct socket *s);
 /* No more bytes come from @s; then, if @s is closed, it lets go of the connection. */
@@ -281,7 +285,8 @@ struct remote_message {
 	uint32_t len;
 	bool fin, closed, deaf;
 };
-int remote_receive(const struct remote_message *m, uint64_t *limit) __must_check;
+/* *@answer: the program is likely to send something at once. */
+int remote_receive(const struct remote_message *m, uint64_t *limit, bool *answer) __must_check;
 int remote_window(const struct remote_message *m) __must_check;
 int remote_reset(const struct remote_message *m) __must_check;
 /* May sleep. @status: 0 or a negative errno. */

@@ -361,8 +361,13 @@ struct rpc_write {
 /* Answer with a status (0 or negative errno) and a small body. Consumes @req. Never sleeps. */
 void rpc_reply(struct rpc_request *req, int status, const void *body, uint32_t body_len);
 /*
- * The same, preceded by up to RPC_WRITES_MAX data WRITEs, all on one doorbell.  @sent (may be NULL)
- * runs once, in polling context, when the sources are no longer read.
+ * The same, for a reply whose sender expects to send a message to that peer in the same class at
+ * once: the two share a doorbell. Without one the reply goes out rpc.late_us later.
+ */
+void rpc_reply_late(struct rpc_request *req, int status, const void *body, uint32_t body_len);
+/*
+ * rpc_reply(), preceded by up to RPC_WRITES_MAX data WRITEs, all on one doorbell.  @sent (may be
+ * NULL) runs once, in polling context, when the sources are no longer read.
  */
 void rpc_reply_bulk(struct rpc_request *req, int status, const void *body, uint32_t body_len,
 		    const struct rpc_write *writes, size_t nr_writes, void (*sent)(void *arg),
