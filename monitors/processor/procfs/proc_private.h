@@ -64,7 +64,6 @@ SHOW(show_pid_personality);
 SHOW(show_pid_wchan);
 
 int store_pid_comm(const struct pseudo_subject *s, const char *buf, size_t len);
-int store_pid_loginuid(const struct pseudo_subject *s, const char *buf, size_t len);
 int store_pid_oom_score_adj(const struct pseudo_subject *s, const char *buf, size_t len);
 int store_pid_coredump_filter(const struct pseudo_subject *s, const char *buf, size_t len);
 
@@ -73,6 +72,9 @@ int link_pid_exe(struct text *t, const struct pseudo_subject *s);
 int link_pid_root(struct text *t, const struct pseudo_subject *s);
 int magic_pid_cwd(const struct pseudo_subject *s, struct path *to);
 int magic_pid_root(const struct pseudo_subject *s, struct path *to);
+
+/* proc_login.c */
+int store_pid_loginuid(const struct pseudo_subject *s, const char *buf, size_t len);
 
 /* --- the system as a whole ------------------------------------------------------------ */
 
