@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: MIT
 """
 Servers and clients that people have, unmodified, in one vNode: over loopback and AF_UNIX they say
-what they say on the host. Each is left out by name where the host does not have it.
+what they say on the host, and the host is served by published ports. Each is left out by name where
+the host does not have it.
 """
 
 import glob
 import os
+import shutil
 import socket
+import subprocess
+import time
 
 import pytest
-from boot import image
+from boot import Running, image, wait_for
 from test_real_programs import (
     BASH,
     PYTHON_LEFT_OUT,
@@ -25,7 +29,7 @@ from test_real_programs import (
 pytestmark = pytest.mark.long
 
 PROGRAMS = ["redis-server", "redis-cli", "redis-benchmark", "memcached", "socat", "nc", "iperf3",
-            "curl", "wget", "ip", "python3", "grep", "kill", "timeout"]  # fmt: skip
+            "nginx", "curl", "wget", "ip", "python3", "grep", "kill", "timeout"]  # fmt: skip
 
 # Until the server answers: a command that succeeds then.
 UNTIL = r"""
@@ -96,6 +100,27 @@ wget -q -O /dev/null http://127.0.0.1:$port/none; echo "status $?"
 kill $p; wait $p; curl -s http://127.0.0.1:$port/1; echo "status $?"
 """
 
+# A server of files by two workers, in the present directory; $1: where it listens.
+NGINX_SETUP = r"""
+mkdir -p html; for i in 1 2 3; do seq $((i * 3000)) > html/$i; done
+cat > conf <<END
+daemon off; worker_processes 2; pid n.pid; user root root; events {}
+http { access_log off; client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3;
+    uwsgi_temp_path t4; scgi_temp_path t5; server { listen $1; root $PWD/html; } }
+END
+"""
+
+NGINX = UNTIL + "set -- 127.0.0.1:$port\n" + NGINX_SETUP + r"""
+nginx -p $PWD -e elog -c $PWD/conf & p=$!
+until_up curl -s http://127.0.0.1:$port/1
+for i in 1 2 3; do curl -s http://127.0.0.1:$port/$i; done | md5sum
+curl -s http://127.0.0.1:$port/1 http://127.0.0.1:$port/2 http://127.0.0.1:$port/3 | md5sum
+curl -s -r 100-4999 http://127.0.0.1:$port/3 | md5sum
+curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:$port/none
+for i in 1 2 3 4 5 6 7 8; do curl -s http://127.0.0.1:$port/3 > got$i & c="$c $!"; done; wait $c
+md5sum got*; kill -QUIT $p; wait $p; echo "status $?"; cut -d: -f5- < elog | cut -d, -f1
+"""
+
 
 @pytest.fixture(scope="module")
 def servers(texts):
@@ -118,7 +143,8 @@ def a_free_port() -> int:
 @pytest.mark.parametrize("script, needs", [
     (REDIS, ["redis-server", "redis-cli", "redis-benchmark"]), (MEMCACHED, ["memcached", "nc"]),
     (SOCAT, ["socat", "nc"]), (IPERF3, ["iperf3"]), (FETCH, ["curl", "wget", "python3"]),
-], ids=["redis", "memcached", "socat", "iperf3", "fetch"])  # fmt: skip
+    (NGINX, ["nginx", "curl"]),
+], ids=["redis", "memcached", "socat", "iperf3", "fetch", "nginx"])  # fmt: skip
 def test_a_server(servers, texts, where, script, needs):  # noqa: F811
     for program in needs:
         require(program)
@@ -143,3 +169,60 @@ def test_ip_shows_the_loopback(servers):
         'Device "nothing" does not exist.',
         "RTNETLINK answers: Operation not supported",
     ]
+
+
+@pytest.fixture
+def published(servers):
+    """The same disk with a network card; the ports of the host that lead to 7001 and 7002."""
+    ports = a_free_port(), a_free_port()
+    args = [w for i, p in enumerate(ports) for w in ("--publish", f"{p}:{7001 + i}")]
+    running = Running(tuple(args), servers.disk, "published").up()
+    try:
+        yield running, *ports
+    finally:
+        running.close()
+    assert not running.complaints()
+
+
+def on_the_host(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False).stdout
+
+
+def end(server) -> int:
+    server.signal(15)
+    assert server.wait(time.monotonic() + 60)
+    return server.exit.status
+
+
+def test_nginx_at_a_published_port(published):
+    for program in ("nginx", "curl"):
+        require(program)
+    running, port, _ = published
+    script = f"set -- 7001; {NGINX_SETUP} exec nginx -p $PWD -e elog -c $PWD/conf"
+    server, _ = running.start([*BASH, script], cwd="/tmp", env=["PATH=/usr/bin:/bin:/usr/sbin"])
+    url = f"http://127.0.0.1:{port}"
+    want = ["".join(f"{n}\n" for n in range(1, i * 3000 + 1)) for i in (1, 2, 3)]
+    wait_for(lambda: on_the_host("curl", "-s", f"{url}/1") == want[0])
+    urls = [f"{url}/{i}" for i in (1, 2, 3)]
+    assert on_the_host("curl", "-s", *urls * 5) == "".join(want * 5)
+    assert on_the_host("curl", "-s", "-r", "100-4999", f"{url}/3") == want[2][100:5000]
+    got = on_the_host("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", f"{url}/none")
+    assert got == "404"
+    assert end(server) == 0
+
+
+def test_redis_at_a_published_port(published):
+    for program in ("redis-server", "redis-cli", "redis-benchmark"):
+        require(program)
+    running, _, port = published
+    server, _ = running.start(
+        [shutil.which("redis-server"), "--port", "7002", "--protected-mode", "no", "--save", "",
+         "--appendonly", "no"], cwd="/tmp")  # fmt: skip
+    cli = ("redis-cli", "-p", str(port))
+    wait_for(lambda: on_the_host(*cli, "ping") == "PONG\n")
+    assert on_the_host(*cli, "set", "a", "b" * 100_000) == "OK\n"
+    assert on_the_host(*cli, "get", "a") == "b" * 100_000 + "\n"
+    got = on_the_host("redis-benchmark", "-p", str(port), "-n", "500", "-c", "10", "-t", "get,set",
+                      "--csv")  # fmt: skip
+    assert [line.split(",")[0] for line in got.splitlines()[1:]] == ['"SET"', '"GET"']
+    assert end(server) == 0
