@@ -3,7 +3,7 @@
  * /proc/<pid>/loginuid and sessionid: as whom somebody logged in, whoever the task is by now.
  * Login programs (pam_loginuid) write it, and all that the session starts has it.
  *
- * Rules:	as Linux's audit: a task sets its own, freely while it is not set, later only with
+ * Flow:	as Linux's audit: a task sets its own, freely while it is not set, later only with
  *		CAP_AUDIT_CONTROL; -1 takes it away. Each setting begins a session with a number of
  *		its own, unique on this processor.
  * Locking:	task.login_uid and task.login_session are written by their task; others read them
