@@ -969,6 +969,7 @@ static const struct rejection {
 	{ "proto_attr", 84, 4, 1000000000 },
 	{ "proto_attr", 96, 4, 0755 }, /* no type */
 	{ "proto_attr", 116, 4, 0 },
+	{ "proto_attr", 136, 8, 0x90 },
 };
 
 static size_t find(const char *name)

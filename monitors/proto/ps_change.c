@@ -334,11 +334,15 @@ CODEC_FIXED(ps_removed_rep, PS_REMOVED_REP, removed_rep_is_valid)
 
 #define PS_SETATTR_REQ(F)                                                                        \
 	F(change, change), F(some, file), F(u32, valid), F(u32, mode), F(u32, uid), F(u32, gid), \
-		F(u64, size), F(s64, atime_s), F(s64, mtime_s), F(u32, atime_ns), F(u32, mtime_ns)
+		F(u64, size), F(s64, atime_s), F(s64, mtime_s), F(u32, atime_ns),                \
+		F(u32, mtime_ns), F(u64, flags)
 
 static bool setattr_req_is_valid(const struct ps_setattr_req *r)
 {
 	if (!r->valid || r->valid & ~(uint32_t)PS_SET_ALL || r->mode & ~PERMISSIONS)
+		return false;
+	if (r->flags & ~(uint64_t)PROTO_ATTRS ||
+	    ((r->valid & PS_SET_FLAGS) && r->valid != PS_SET_FLAGS))
 		return false;
 	/* A time is given or it is now; and only a size comes with an open file. */
 	if ((r->valid & PS_SET_ATIME && r->valid & PS_SET_ATIME_NOW) ||

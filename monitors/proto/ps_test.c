@@ -122,12 +122,12 @@ static void lookup_ends_at_a_mount_point(struct ktest *t)
 	EXPECT_MEMEQ(t, out.path, "/tmp", 4);
 	EXPECT_EQ(t, out.rest_len, 2);
 	EXPECT_MEMEQ(t, out.rest, "/x", 2);
-	buf[142] = 0; /* a rest, but not at a mount point */
+	buf[150] = 0; /* a rest, but not at a mount point */
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
-	buf[142] = PS_END_ROOT + 1;
+	buf[150] = PS_END_ROOT + 1;
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
-	buf[142] = 1;
-	buf[149] = 0; /* NUL in the rest */
+	buf[150] = 1;
+	buf[157] = 0; /* NUL in the rest */
 	EXPECT_EQ(t, ps_lookup_rep_decode(buf, (size_t)len, &out), -EPROTO);
 }
 

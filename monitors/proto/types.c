@@ -71,7 +71,8 @@ uint64_t proto_file_seal(const struct siphash_key *key, const struct proto_file 
 	F(file, file), F(u64, size), F(u64, blocks), F(s64, atime_s), F(s64, mtime_s),        \
 		F(s64, ctime_s), F(s64, btime_s), F(u32, atime_ns), F(u32, mtime_ns),         \
 		F(u32, ctime_ns), F(u32, btime_ns), F(u32, mode), F(u32, nlink), F(u32, uid), \
-		F(u32, gid), F(u32, rdev), F(u32, blksize), F(u64, version), F(u64, fsid)
+		F(u32, gid), F(u32, rdev), F(u32, blksize), F(u64, version), F(u64, fsid),    \
+		F(u64, attrs)
 
 /* fifo, character device, directory, block device, regular file, symbolic link, socket */
 static bool mode_is_valid(uint32_t mode)
@@ -83,6 +84,8 @@ static bool mode_is_valid(uint32_t mode)
 
 static bool attr_is_valid(const struct proto_attr *a)
 {
+	if (a->attrs & ~(uint64_t)PROTO_ATTRS)
+		return false;
 	if (!a->file.node || a->size > INT64_MAX || !mode_is_valid(a->mode & ~PROTO_MODE_ACL) ||
 	    !a->blksize)
 		return false;

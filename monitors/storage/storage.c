@@ -161,5 +161,6 @@ void storage_attr(const struct storage *st, const struct fs_inode *in, uint32_t 
 		.blksize = s.blksize,
 		.version = version_of(st, &s),
 		.fsid = st->fsid,
+		.attrs = s.attrs & PROTO_ATTRS,
 	};
 }

@@ -278,16 +278,16 @@ $b mount -o remount,rw / && $b rm /work/written* && echo back
 
 def test_calls(tmp_path):
     """Holes, times, synchronisation, files without a name, allocation, FIFOs, extended attributes,
-    devices, other roots, leases of files, bind mounts, handles: as on Linux.
+    devices, other roots, leases of files, bind mounts, handles, immutable files: as on Linux.
     """
     programs = [build_programs() / "glibc-static" / name
                 for name in ("diskcalls", "xattrs", "acls")]
     others = [build_programs() / "glibc-static" / name
               for name in ("cachestats", "dnotifys", "fifos", "inotifys", "leases", "resolves")]
-    roots, binds, handles = (build_programs() / "glibc-static" / name
-                             for name in ("roots", "binds", "handles"))
+    roots, binds, handles, flags = (build_programs() / "glibc-static" / name
+                                    for name in ("roots", "binds", "handles", "fileflags"))
     tree = image.Tree()
-    for path in (*programs, *others, roots, binds, handles):
+    for path in (*programs, *others, roots, binds, handles, flags):
         tree.files[f"/data/{path.name}"] = str(path)
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
@@ -313,6 +313,9 @@ def test_calls(tmp_path):
         got = cluster.run(["/data/handles", "/work/handles"])
         assert (got.status, got.err) == (0, b""), got.err
         assert got.out.decode() == on_host([handles, "/dev/shm/handles"]).out.decode()
+        got = cluster.run(["/data/fileflags", "/work/flags"])
+        assert (got.status, got.err) == (0, b""), got.err
+        assert got.out.decode() == on_host([flags, "/dev/shm/flags"]).out.decode()
         got = cluster.run(["/data/binds", "/work/binds"])
         assert (got.status, got.err) == (0, b""), got.err
         want = on_host(["unshare", "-m", str(binds), str(there / "binds")])

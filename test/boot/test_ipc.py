@@ -35,8 +35,9 @@ def test_same_as_linux(cluster, programs, name):
     assert got.status == want.status == 0, got.err
 
 
-def test_files_by_handle(cluster, programs):
-    argv = [programs / "glibc-static/handles", "/dev/shm/handles"]
+@pytest.mark.parametrize("name", ["fileflags", "handles"])
+def test_files_in_memory(cluster, programs, name):
+    argv = [programs / "glibc-static" / name, f"/dev/shm/{name}"]
     got, want = cluster.run(argv), on_host(argv)
     assert got.out.decode() == want.out.decode()
     assert got.status == want.status == 0, got.err

@@ -37,6 +37,10 @@
 #define FIOGETOWN   0x8903u
 #define SIOCGPGRP   0x8904u
 
+/* Of files on a file system: <linux/fs.h>. */
+#define FS_IOC_SETFLAGS 0x40086602u
+#define FS_IOC_GETFLAGS 0x80086601u
+
 struct linux_winsize {
 	uint16_t row, col, xpixel, ypixel;
 };

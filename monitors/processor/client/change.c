@@ -27,6 +27,7 @@
 static_assert((int)STORAGE_SET_MODE == (int)PS_SET_MODE, "the same");
 static_assert((int)STORAGE_SET_MTIME_NOW == (int)PS_SET_MTIME_NOW, "the same");
 static_assert((int)STORAGE_SET_BY_OPEN_FILE == (int)PS_SET_BY_OPEN_FILE, "the same");
+static_assert((int)STORAGE_SET_FLAGS == (int)PS_SET_FLAGS, "the same");
 static_assert((int)STORAGE_CLOSE_MAX == (int)PS_CLOSE_MAX, "the same");
 
 /* The longest request but PS_SETXATTR: fixed part, groups, a name and a target. */
@@ -293,6 +294,7 @@ int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
 		.mtime_s = how->mtime.sec,
 		.atime_ns = how->atime.nsec,
 		.mtime_ns = how->mtime.nsec,
+		.flags = how->flags,
 	};
 	struct numbered *n = begin(cred, &req.change);
 

@@ -70,12 +70,14 @@ enum storage_set {
 	STORAGE_SET_ATIME_NOW = 1 << 6, /* the storage node's time */
 	STORAGE_SET_MTIME_NOW = 1 << 7,
 	STORAGE_SET_BY_OPEN_FILE = 1 << 8, /* the caller has it open for writing */
+	STORAGE_SET_FLAGS = 1 << 9,        /* alone */
 };
 struct storage_attr {
 	uint32_t set; /* enum storage_set */
 	uint32_t mode, uid, gid;
 	uint64_t size;
 	struct fs_time atime, mtime;
+	uint32_t flags; /* file_attr.attrs */
 };
 int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
 		    const struct storage_attr *how, struct file_attr *attr) __must_check;

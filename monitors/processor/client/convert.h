@@ -69,5 +69,6 @@ static inline void attr_from_proto(const struct proto_attr *from, struct file_at
 		.blksize = from->blksize,
 		.version = from->version,
 		.fsid = storage_dev(from->file.node),
+		.attrs = (uint32_t)from->attrs,
 	};
 }

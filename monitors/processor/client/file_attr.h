@@ -42,7 +42,11 @@ struct file_attr {
 	uint32_t blksize;
 	uint64_t version; /* changes whenever the content changes (close-to-open) */
 	uint64_t fsid;
+	uint32_t attrs; /* FILE_ATTRS: STATX_ATTR_*, which are FS_*_FL as well */
 };
+
+/* Immutable, append only, not to be dumped. */
+#define FILE_ATTRS 0x70u
 
 /* The answer of statfs(2). */
 struct fs_info {

@@ -280,6 +280,7 @@ int tmpfs_getattr(struct inode *inode, struct file_attr *attr)
 	attr->mode = ti->mode;
 	attr->uid = ti->uid;
 	attr->gid = ti->gid;
+	attr->attrs = ti->attrs;
 	attr->atime = ti->atime;
 	attr->mtime = ti->mtime;
 	attr->ctime = ti->ctime;
@@ -339,6 +340,8 @@ int tmpfs_setattr(struct inode *inode, const struct attr_change *ch)
 		ti->uid = ch->uid;
 	if (ch->valid & ATTR_GID)
 		ti->gid = ch->gid;
+	if (ch->valid & ATTR_FLAGS)
+		ti->attrs = ch->flags;
 	if (ch->valid & ATTR_ATIME)
 		ti->atime = ch->atime;
 	if (ch->valid & ATTR_MTIME)

@@ -46,6 +46,7 @@ static int statfs(struct inode *inode, struct fs_info *st);
 			  .make = tmpfs_make,           \
 			  .handle = tmpfs_handle,       \
 			  .by_handle = tmpfs_by_handle, \
+			  .keeps_flags = true,          \
 			  .statfs = statfs }            \
 	}
 
@@ -84,6 +85,7 @@ void tmpfs_fill_type(struct fs_type *type)
 	type->make = tmpfs_make;
 	type->handle = tmpfs_handle;
 	type->by_handle = tmpfs_by_handle;
+	type->keeps_flags = true;
 }
 
 /* When the first program starts, the memory nodes can be asked for their sizes. */

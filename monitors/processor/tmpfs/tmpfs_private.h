@@ -68,8 +68,9 @@ struct tmpfs_inode {
 	uint32_t uid __guarded_by(&attr_lock), gid __guarded_by(&attr_lock);
 	struct fs_time atime __guarded_by(&attr_lock), mtime __guarded_by(&attr_lock);
 	struct fs_time ctime __guarded_by(&attr_lock), btime;
-	uint32_t nlink; /* fs->lock; read without it */
-	bool linkable;  /* fs->lock: O_TMPFILE, which may get its first name later */
+	uint32_t attrs __guarded_by(&attr_lock); /* FILE_ATTRS */
+	uint32_t nlink;                          /* fs->lock; read without it */
+	bool linkable; /* fs->lock: O_TMPFILE, which may get its first name later */
 
 	/* Regular files. */
 	struct mutex data_lock;

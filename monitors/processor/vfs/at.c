@@ -167,6 +167,8 @@ bool at_in_group(const struct fs_cred *cred, uint32_t gid)
 
 int may_create(const struct fs_cred *cred, const struct path *dir)
 {
+	if (dir->attr.attrs & STATX_ATTR_IMMUTABLE)
+		return -EPERM;
 	return attr_access(cred, dir->inode, &dir->attr, FS_MAY_WRITE | FS_MAY_EXEC);
 }
 
@@ -176,6 +178,8 @@ int may_remove(const struct fs_cred *cred, const struct path *dir, const struct 
 
 	if (err)
 		return err;
+	if ((dir->attr.attrs & STATX_ATTR_APPEND) || attr_is_fixed(victim))
+		return -EPERM;
 	if ((dir->attr.mode & 01000) && cred->uid && cred->uid != victim->uid &&
 	    cred->uid != dir->attr.uid)
 		return -EPERM;

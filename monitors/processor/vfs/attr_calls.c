@@ -87,6 +87,8 @@ static int chmod_path(const struct path *at, uint32_t mode)
 		return err;
 	if (at->inode->mode == S_IFLNK)
 		return -EOPNOTSUPP;
+	if (attr_is_fixed(&at->attr))
+		return -EPERM;
 	process_cred(&cred);
 	if (cred.uid && cred.uid != at->attr.uid)
 		return -EPERM;
@@ -154,6 +156,8 @@ static int chown_path(const struct path *at, uint32_t uid, uint32_t gid)
 
 	if (err)
 		return err;
+	if (attr_is_fixed(a))
+		return -EPERM;
 	process_cred(&cred);
 	if (cred.uid) {
 		if (uid != NO_ID && (cred.uid != a->uid || uid != a->uid))
@@ -248,6 +252,8 @@ static int utimes_path(const struct path *at, const struct user_time *t)
 
 	if (err)
 		return err;
+	if ((at->attr.attrs & STATX_ATTR_IMMUTABLE) || (!both_now && attr_is_fixed(&at->attr)))
+		return -EPERM;
 	process_cred(&cred);
 	owner = !cred.uid || cred.uid == at->attr.uid;
 	if (!owner && (!both_now || attr_access(&cred, at->inode, &at->attr, FS_MAY_WRITE)))
@@ -377,6 +383,8 @@ static int truncate_path(const struct path *at, uint64_t size)
 		return -EINVAL;
 	process_cred(&cred);
 	err = inode_permission(at->mnt, at->inode, &cred, &at->attr, FS_MAY_WRITE);
+	if (!err && attr_is_fixed(&at->attr))
+		err = -EPERM;
 	if (!err && size > at->attr.size)
 		err = file_size_allowed(size);
 	if (!err)
@@ -424,6 +432,8 @@ long sys_ftruncate(const struct syscall_args *args)
 		ret = -EINVAL;
 	else
 		ret = inode_getattr(f->inode, &attr);
+	if (!ret && (attr.attrs & STATX_ATTR_APPEND))
+		ret = -EPERM;
 	if (!ret && args->a[1] > attr.size)
 		ret = file_size_allowed(args->a[1]);
 	if (!ret)

@@ -216,7 +216,7 @@ static int link_in(const struct at_path *to, struct walk_result *res, const stru
 		err = may_create(&to->cred, &res->parent);
 	if (err)
 		return err;
-	if (!dir->ops->link || inode_is_dir(old->inode))
+	if (!dir->ops->link || inode_is_dir(old->inode) || attr_is_fixed(&old->attr))
 		return -EPERM;
 	err = dir->ops->link(dir, res->name, strlen(res->name), old->inode);
 	if (!err && notify_is_on())

@@ -20,6 +20,22 @@
 
 #define FALLOC_ALL 0x7fu /* every flag that Linux knows */
 
+/* The answer of Linux for files that may not be changed, or not here. */
+static int check_flags(const struct file *f, uint32_t mode)
+{
+	struct file_attr attr;
+	int err;
+
+	if (!f->inode || !f->inode->type->keeps_flags)
+		return 0;
+	err = inode_getattr(f->inode, &attr);
+	if (err)
+		return err;
+	if ((attr.attrs & STATX_ATTR_APPEND) && (mode & ~FALLOC_FL_KEEP_SIZE))
+		return -EPERM;
+	return attr.attrs & STATX_ATTR_IMMUTABLE ? -EPERM : 0;
+}
+
 static int check_fallocate(const struct file *f, uint32_t mode, int64_t off, int64_t len)
 {
 	const uint32_t type = f->attr.mode & S_IFMT;
@@ -41,7 +57,7 @@ static int check_fallocate(const struct file *f, uint32_t mode, int64_t off, int
 		return -ENODEV;
 	if (off > INT64_MAX - len)
 		return -EFBIG;
-	return f->ops->fallocate ? 0 : -EOPNOTSUPP;
+	return f->ops->fallocate ? check_flags(f, mode) : -EOPNOTSUPP;
 }
 
 /* fallocate(fd, mode, offset, len) */

@@ -13,6 +13,8 @@
 #include <processor/syscall/syscall.h>
 
 #include "file.h"
+#include "file_flags.h"
+#include "inode.h"
 #include "notify.h"
 
 #define SETFL_MASK (O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME)
@@ -32,8 +34,17 @@ static long dup_from(struct file *f, uint64_t from, bool cloexec)
 
 static long set_flags(struct file *f, int fd, uint32_t flags)
 {
+	struct file_attr attr;
 	int err = 0;
 
+	/* Its writers cannot get at other bytes that way. */
+	if (((flags ^ f->flags) & O_APPEND) && f->inode && f->inode->type->keeps_flags) {
+		err = inode_getattr(f->inode, &attr);
+		if (!err && (attr.attrs & STATX_ATTR_APPEND))
+			err = -EPERM;
+		if (err)
+			return err;
+	}
 	/* Packets for pipes; regular files are read through the cache in any case. */
 	if ((flags & O_DIRECT) && !(f->flags & O_DIRECT) && !pipe_of(f) && !f->object)
 		return -EINVAL;
@@ -232,6 +243,8 @@ long sys_ioctl(const struct syscall_args *args)
 		ret = files_set_cloexec(files_current(), (int)args->a[0], cmd == FIOCLEX);
 	else if (cmd == FIONBIO || cmd == FIOASYNC)
 		ret = switch_flag(f, (int)args->a[0], cmd, args->a[2]);
+	else if (cmd == FS_IOC_GETFLAGS || cmd == FS_IOC_SETFLAGS)
+		ret = file_flags_ioctl(f, cmd, args->a[2]);
 	else if (is_owner_ioctl(cmd) && socket_of(f))
 		ret = owner_ioctl(f, cmd, args->a[2]);
 	else

@@ -52,6 +52,8 @@ struct fs_type {             /* one file system */
 	bool noexec;  /* programs on it cannot be executed: EACCES */
 	bool nodev;   /* its first mount is nosuid and nodev */
 	bool made_up; /* its files keep nothing that could be synchronised: EINVAL */
+	/* Files and directories can be immutable, and the like: file_attr.attrs. */
+	bool keeps_flags;
 	/*
 	 * The files of the covered directory stay visible, each mounted on its own name: the
 	 * launcher packs programs and volumes under whatever path they have on its side.
@@ -127,6 +129,7 @@ enum attr_valid {
 	/* Beside these two: the time that is given is that of now. */
 	ATTR_ATIME_NOW = 1 << 6,
 	ATTR_MTIME_NOW = 1 << 7,
+	ATTR_FLAGS = 1 << 8, /* alone; fs_type.keeps_flags */
 };
 
 struct attr_change {
@@ -134,6 +137,7 @@ struct attr_change {
 	uint32_t mode, uid, gid;
 	uint64_t size;
 	struct fs_time atime, mtime;
+	uint32_t flags; /* file_attr.attrs */
 };
 
 struct rename_args {
@@ -331,6 +335,11 @@ int inode_getattr(struct inode *inode, struct file_attr *attr) __must_check;
  * is not mounted.
  */
 int mount_writable(const struct mount *mt, const struct inode *inode) __must_check;
+/* Neither its contents, but perhaps behind their end, nor its name may change. */
+static inline bool attr_is_fixed(const struct file_attr *attr)
+{
+	return attr->attrs & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND);
+}
 /*
  * May @cred use @inode, which is behind mount @mt or NULL, and whose attributes are @attr, as
  * @access (bits R 4, W 2, X 1) says? In Linux's order: -EROFS for what would be written on a

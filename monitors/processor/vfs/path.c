@@ -178,6 +178,14 @@ static int check_noatime(const struct fs_cred *cred, const struct file_attr *att
 	return (flags & O_NOATIME) && cred->uid && cred->uid != attr->uid ? -EPERM : 0;
 }
 
+/* Only the end of a file that is append only may be written. */
+static int check_append(const struct file_attr *attr, uint32_t flags)
+{
+	const bool writes = (flags & O_ACCMODE) != O_RDONLY && !(flags & O_APPEND);
+
+	return (attr->attrs & STATX_ATTR_APPEND) && (writes || (flags & O_TRUNC)) ? -EPERM : 0;
+}
+
 static struct file *open_existing(const struct fs_cred *cred, const struct path *at, uint32_t flags)
 {
 	const uint32_t acc = flags & O_ACCMODE;
@@ -192,6 +200,8 @@ static struct file *open_existing(const struct fs_cred *cred, const struct path 
 	if (!err && !(flags & O_PATH) && (type == S_IFCHR || type == S_IFBLK) &&
 	    mount_nodev(at->mnt))
 		err = -EACCES;
+	if (!err && !(flags & O_PATH))
+		err = check_append(&at->attr, flags);
 	if (!err && !(flags & O_PATH))
 		err = check_noatime(cred, &at->attr, flags);
 	if (err)

@@ -158,6 +158,8 @@ long sys_statx(const struct syscall_args *args)
 	sx.gid = a.gid;
 	sx.mode = (uint16_t)a.mode;
 	sx.ino = a.file.ino;
+	sx.attributes = a.attrs;
+	sx.attributes_mask = FILE_ATTRS;
 	sx.size = a.size;
 	sx.blocks = a.blocks;
 	sx.atime = (struct linux_statx_timestamp){ .sec = a.atime.sec, .nsec = a.atime.nsec };

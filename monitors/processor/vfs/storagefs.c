@@ -889,6 +889,7 @@ static int storagefs_add(const char *at)
 	fs->type.root = storagefs_root;
 	fs->type.statfs = storagefs_statfs;
 	fs->type.sync = storagefs_sync;
+	fs->type.keeps_flags = true;
 	fs->type.handle = storagefs_handle;
 	fs->type.by_handle = storagefs_by_handle;
 	return fs->type.source ? fs_register(&fs->type) : -ENOMEM;

@@ -187,6 +187,8 @@ static uint32_t what_to_set(uint32_t valid)
 		set |= valid & ATTR_ATIME_NOW ? STORAGE_SET_ATIME_NOW : STORAGE_SET_ATIME;
 	if (valid & ATTR_MTIME)
 		set |= valid & ATTR_MTIME_NOW ? STORAGE_SET_MTIME_NOW : STORAGE_SET_MTIME;
+	if (valid & ATTR_FLAGS)
+		set |= STORAGE_SET_FLAGS;
 	return set;
 }
 
@@ -207,6 +209,7 @@ int storagefs_setattr(struct inode *inode, const struct attr_change *ch)
 		.gid = ch->gid,
 		.atime = ch->atime,
 		.mtime = ch->mtime,
+		.flags = ch->flags,
 	};
 	struct file_attr attr;
 	struct fs_cred cred;

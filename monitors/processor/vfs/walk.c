@@ -92,6 +92,8 @@ int inode_permission(const struct mount *mt, struct inode *inode, const struct f
 		if (err)
 			return err;
 	}
+	if ((access & FS_MAY_WRITE) && (attr->attrs & STATX_ATTR_IMMUTABLE))
+		return -EPERM;
 	if ((access & FS_MAY_EXEC) && type == S_IFREG && mount_noexec(mt, inode))
 		return -EACCES;
 	if (!access || (inode->ops->is_callers && inode->ops->is_callers(inode)))

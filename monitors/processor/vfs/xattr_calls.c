@@ -121,6 +121,13 @@ static int check_family(const struct target *to, const char *name, bool write)
 	struct fs_cred cred;
 	int err;
 
+	if (write) {
+		err = inode_getattr(inode, &attr);
+		if (!err && attr_is_fixed(&attr))
+			err = -EPERM;
+		if (err)
+			return err;
+	}
 	if (posix_acl_is_name(name, strlen(name)))
 		return check_acl(inode, write);
 	if (begins(name, "security.") || begins(name, "system.")) {

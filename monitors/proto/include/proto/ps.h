@@ -98,7 +98,7 @@ struct ps_lookup_rep_wire {
 	le16_t nr_links;             /* links followed */
 	le16_t end;                  /* enum ps_walk_end */
 };
-static_assert(sizeof(struct ps_lookup_rep_wire) == 144, "PS_LOOKUP reply is ABI");
+static_assert(sizeof(struct ps_lookup_rep_wire) == 152, "PS_LOOKUP reply is ABI");
 /*
  * Reply of PS_READLINK: the target's bytes. Reply of PS_ACCESS: nothing. Both answer EXDEV at a
  * mount point. Errors: those of path resolution in Linux: ENOENT ENOTDIR EACCES ELOOP ENAMETOOLONG
@@ -253,7 +253,8 @@ enum ps_setattr_valid {
 	PS_SET_MTIME_NOW = 1 << 7,
 	/* Of the size: the caller has the file open for writing, which was checked at open. */
 	PS_SET_BY_OPEN_FILE = 1 << 8,
-	PS_SET_ALL = 511,
+	PS_SET_FLAGS = 1 << 9, /* alone */
+	PS_SET_ALL = 1023,
 };
 
 /* PS_SETATTR: then the groups.  Reply: struct proto_attr_wire of the file. */
@@ -267,8 +268,9 @@ struct ps_setattr_req_wire {
 	le64_t size;
 	le64_t atime_s, mtime_s; /* two's complement */
 	le32_t atime_ns, mtime_ns;
+	le64_t flags; /* PROTO_ATTRS */
 };
-static_assert(sizeof(struct ps_setattr_req_wire) == 80 + sizeof(struct proto_file_wire),
+static_assert(sizeof(struct ps_setattr_req_wire) == 88 + sizeof(struct proto_file_wire),
 	      "PS_SETATTR is ABI");
 
 #define PS_XATTR_VALUE_MAX 8192u /* bytes; more than an ext4 block holds */
@@ -594,6 +596,7 @@ struct ps_setattr_req {
 	uint64_t size;
 	int64_t atime_s, mtime_s;
 	uint32_t atime_ns, mtime_ns;
+	uint64_t flags;
 };
 
 ssize_t ps_setattr_req_encode(const struct ps_setattr_req *req, void *buf, size_t cap) __must_check;

@@ -81,8 +81,9 @@ struct proto_attr_wire {
 	le32_t blksize;
 	le64_t version; /* changes whenever the content changes (close-to-open) */
 	le64_t fsid;
+	le64_t attrs; /* PROTO_ATTRS: STATX_ATTR_* */
 };
-static_assert(sizeof(struct proto_attr_wire) == 136, "proto_attr is ABI");
+static_assert(sizeof(struct proto_attr_wire) == 144, "proto_attr is ABI");
 
 /* The file may have access control lists, and its permission bits do not say all. */
 #define PROTO_MODE_ACL 0x10000u
@@ -96,7 +97,11 @@ struct proto_attr {
 	uint32_t mode, nlink, uid, gid, rdev, blksize;
 	uint64_t version;
 	uint64_t fsid;
+	uint64_t attrs;
 };
+
+/* Flags of files beside the mode: immutable, append only, not to be dumped. */
+#define PROTO_ATTRS 0x70u
 
 /* The credentials of the asking thread; the storage node checks mode bits against them. */
 struct proto_cred_wire {

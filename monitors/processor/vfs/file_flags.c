@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Flags of files (chattr, lsattr): immutable, append only, not to be dumped.
+ *
+ * Flow:	the file system keeps them, as file_attr.attrs; the calls that change files and
+ *		directories ask there (attr_is_fixed(), inode_permission()).
+ * Ordering:	checks come in Linux's order.
+ * Limits:	other flags of ext4 are neither told nor set. As on Linux's tmpfs, a descriptor that
+ *		was open for writing before stays so; ext4 of Linux refuses writes through it.
+ */
+#include "file_flags.h"
+
+#include <abi/ioctl.h>
+#include <arch/uaccess.h>
+#include <lib/errno.h>
+#include <processor/process/process.h>
+
+#include "file.h"
+#include "inode.h"
+
+static bool has_flags(const struct inode *inode)
+{
+	return inode && (inode->mode == S_IFREG || inode->mode == S_IFDIR) &&
+	       inode->type->keeps_flags && inode->ops->setattr;
+}
+
+static int set_flags(struct inode *inode, uint32_t flags)
+{
+	const uint32_t guarded = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND;
+	struct attr_change ch = { .valid = ATTR_FLAGS, .flags = flags };
+	struct file_attr attr;
+	struct fs_cred cred;
+	int err = inode_getattr(inode, &attr);
+
+	if (err)
+		return err;
+	process_cred(&cred);
+	if (cred.uid != attr.uid && !capable(CAP_FOWNER))
+		return -EPERM;
+	if (((flags ^ attr.attrs) & guarded) && !capable(CAP_LINUX_IMMUTABLE))
+		return -EPERM;
+	if (flags & ~FILE_ATTRS)
+		return -EOPNOTSUPP;
+	return inode->ops->setattr(inode, &ch);
+}
+
+long file_flags_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
+{
+	struct file_attr attr;
+	uint32_t flags;
+	int err;
+
+	if (cmd == FS_IOC_GETFLAGS) {
+		if (!has_flags(f->inode))
+			return -ENOTTY;
+		err = inode_getattr(f->inode, &attr);
+		return err ? err : put_user_u32(attr.attrs, (void __user *)arg);
+	}
+	if (get_user_u32(&flags, (const void __user *)arg))
+		return -EFAULT;
+	if (!has_flags(f->inode))
+		return -ENOTTY;
+	err = mount_writable(f->mnt, f->inode);
+	return err ? err : set_flags(f->inode, flags);
+}
