@@ -196,6 +196,10 @@ static int take(struct ext4_op *op, uint32_t group, struct ext4_gd *gd, struct b
 
 	if (err)
 		return err;
+	if (ext4_zones_hit(op->fs, ext4_group_first_block(op->fs, group) + f->bit, f->nr))
+		return ext4_op_abort(
+			op, ext4_corrupt(op->fs, "group %u: its bitmap calls metadata free", group),
+			"allocating blocks");
 	if (gd->free_blocks < f->nr)
 		return ext4_op_abort(op,
 				     ext4_corrupt(op->fs,
@@ -382,24 +386,6 @@ static int free_in_group(struct ext4_op *op, uint32_t group, uint32_t bit, uint3
 	return 0;
 }
 
-/* Is a part of the run where a group keeps its own metadata? */
-static bool is_system(struct ext4_fs *fs, uint32_t group, uint64_t block, uint32_t nr)
-{
-	const uint64_t first = ext4_group_first_block(fs, group);
-	struct ext4_gd gd;
-
-	if (ext4_group_has_super(fs, group) && block <= first + (group ? 0 : 1))
-		return true;
-	if (ext4_gd_read(fs, group, &gd))
-		return true;
-	return (gd.block_bitmap >= block && gd.block_bitmap < block + nr) ||
-	       (gd.inode_bitmap >= block && gd.inode_bitmap < block + nr) ||
-	       (gd.inode_table < block + nr &&
-		block < gd.inode_table +
-				DIV_ROUND_UP((uint64_t)fs->inodes_per_group * fs->inode_size,
-					     fs->block_size));
-}
-
 int ext4_bfree(struct ext4_op *op, struct ext4_inode *in, uint64_t block, uint32_t nr, bool meta)
 {
 	struct ext4_fs *fs = op->fs;
@@ -423,9 +409,9 @@ int ext4_bfree(struct ext4_op *op, struct ext4_inode *in, uint64_t block, uint32
 
 		err = r ? 0 : -ENOMEM;
 		busy_prepare(fs, group);
-		if (!err && is_system(fs, group, block, n))
-			err = ext4_corrupt(fs, "inode %u: its block %llu is a group's metadata",
-					   in->ino, (unsigned long long)block);
+		if (!err && ext4_zones_hit(fs, block, n))
+			err = ext4_corrupt(fs, "inode %u: its block %llu is metadata", in->ino,
+					   (unsigned long long)block);
 		if (!err) {
 			ext4_group_lock(fs, group);
 			err = free_in_group(op, group, bit, n, r);

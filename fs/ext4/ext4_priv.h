@@ -87,6 +87,7 @@ struct ext4_fs {
 
 	/* Of a mount that may write. */
 	struct journal *journal;                               /* NULL: read-only */
+	struct rb_root zones;                                  /* const: see zones.c */
 	struct bcache_buf *super_buf;                          /* the superblock's block, held */
 	struct ext4_mmp *mmp;                                  /* NULL: other nodes may not come */
 	struct mutex super_lock;                               /* RANK_FS_SUPER */
@@ -363,3 +364,8 @@ int __must_check ext4_dirhash2(unsigned int version, const uint32_t seed[4], con
 			       size_t len, uint32_t *hash, uint32_t *minor);
 int __must_check ext4_dirhash(unsigned int version, const uint32_t seed[4], const char *name,
 			      size_t len, uint32_t *hash);
+
+/* zones.c */
+/* Is one of these blocks metadata of a group, or the journal's? No, where a mount may not write. */
+bool ext4_zones_hit(const struct ext4_fs *fs, uint64_t block, uint64_t nr);
+void ext4_zones_free(struct ext4_fs *fs);

@@ -451,6 +451,7 @@ void ext4_unmount(struct ext4_fs *fs)
 		ext4_changes_stop(fs);
 	}
 	ext4_mmp_release(fs, clean);
+	ext4_zones_free(fs);
 	ext4_orphans_free(fs);
 	ext4_reserve_exit(fs);
 	if (fs->super_buf)

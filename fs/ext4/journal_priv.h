@@ -245,3 +245,7 @@ int __must_check journal_commit(struct journal *j, ext4_tid_t tid);
 
 /* checkpoint.c: write old blocks in place until the log has @want free blocks, or all. */
 int __must_check journal_checkpoint(struct journal *j, uint32_t want);
+
+/* zones.c */
+/* Enter all that no file may have; @log: or NULL, there is none. -EUCLEAN, -ENOMEM. */
+int __must_check ext4_zones_make(struct ext4_fs *fs, const struct log *log);

@@ -264,11 +264,18 @@ int ext4_read_pages(struct ext4_inode *in, uint64_t index, void *const *pages, u
 
 int ext4_map_blocks(struct ext4_inode *in, uint32_t lblk, uint32_t max, struct ext4_map *map)
 {
+	int err;
+
 	if (!max || (in->flags & EXT4_FL_INLINE_DATA))
 		return -EINVAL;
 	if (in->flags & EXT4_FL_EXTENTS)
-		return ext4_extent_map(in, lblk, max, map);
-	return ext4_indirect_map(in, lblk, max, map);
+		err = ext4_extent_map(in, lblk, max, map);
+	else
+		err = ext4_indirect_map(in, lblk, max, map);
+	if (!err && map->type != EXT4_MAP_HOLE && ext4_zones_hit(in->fs, map->block, map->len))
+		err = ext4_corrupt(in->fs, "inode %u: its block %llu is metadata", in->ino,
+				   (unsigned long long)map->block);
+	return err;
 }
 
 bool ext4_link_is_fast(const struct ext4_inode *in)

@@ -104,12 +104,14 @@ int ext4_rw_start(struct ext4_fs *fs, struct log *log, uint32_t seq, bool timed)
 	struct bcache_buf *buf;
 	int err = ext4_mmp_confirm(fs);
 
+	if (!err)
+		err = ext4_groups_check(fs);
+	if (!err)
+		err = ext4_zones_make(fs, log);
 	if (!err && log) {
 		choose_formats(fs, log);
 		err = log_write_super(log, 0, seq, 0);
 	}
-	if (!err)
-		err = ext4_groups_check(fs);
 	if (!err) {
 		buf = bcache_get(fs->bc, fs->super_block);
 		if (IS_ERR(buf))

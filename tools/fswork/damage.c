@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Changes of a file system while its disk is damaged below it: every answer is fine, a crash is
- * not.
+ * Changes of a file system while its disk is damaged below it, or that was damaged before it was
+ * mounted: every answer is fine, a crash is not.
  */
 #include <drivers/blkdev.h>
 #include <lib/err.h>
@@ -115,7 +115,7 @@ int work_damage(struct blkdev *disk, unsigned long seed, unsigned long nr)
 				       .target_len = 2 };
 		char name[16], other[16];
 
-		if (i > nr / 4 && !rnd(20))
+		if (disk && i > nr / 4 && !rnd(20))
 			damage(disk);
 		if (IS_ERR(dir))
 			continue;

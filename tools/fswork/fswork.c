@@ -8,6 +8,7 @@
  *	fswork IMAGE inodes			the same for inodes
  *	fswork IMAGE bigdir N			N names in one directory, half of them removed
  *	fswork IMAGE damage SEED N		N changes while the disk's metadata is overwritten
+ *	fswork IMAGE changes SEED N		the same, and nothing overwrites it
  *	fswork IMAGE bigfile			bytes far behind 4 GiB, and a fragmented file
  *	fswork IMAGE mount			nothing but a mount, with all that it repairs
  *
@@ -60,6 +61,8 @@ static int run(int argc, char **argv, struct blkdev *disk)
 		return work_bigdir(strtoul(argv[3], NULL, 0));
 	if (!strcmp(argv[2], "damage") && argc > 4)
 		return work_damage(disk, strtoul(argv[3], NULL, 0), strtoul(argv[4], NULL, 0));
+	if (!strcmp(argv[2], "changes") && argc > 4)
+		return work_damage(NULL, strtoul(argv[3], NULL, 0), strtoul(argv[4], NULL, 0));
 	if (!strcmp(argv[2], "bigfile"))
 		return work_bigfile();
 	if (!strcmp(argv[2], "mount"))
@@ -72,7 +75,7 @@ int main(int argc, char **argv)
 {
 	char why[300];
 	/* Small caches, so that what is on the disk is read again. */
-	const bool tiny = argc > 2 && !strcmp(argv[2], "damage");
+	const bool tiny = argc > 2 && (!strcmp(argv[2], "damage") || !strcmp(argv[2], "changes"));
 	const struct fs_mount_options opt = {
 		.cache_bytes = tiny ? 16384 : 1u << 20,
 		.max_inodes = tiny ? 2 : 64,
