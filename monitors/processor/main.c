@@ -12,6 +12,7 @@
 #include <processor/account/account.h>
 #include <processor/client/names.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/file_dirty.h>
 #include <processor/ipc/futex.h>
 #include <processor/mm/aspace.h>
 #include <processor/process/process.h>
@@ -66,8 +67,10 @@ static void member_joined(const struct node_info *node)
 
 static void member_gone(const struct node_info *node)
 {
-	if (node->role == NODE_ROLE_MEMORY)
+	if (node->role == NODE_ROLE_MEMORY) {
 		aspace_node_gone(node->id);
+		file_dirty_node_gone();
+	}
 	if (node->role == NODE_ROLE_PROCESSOR) {
 		remote_node_gone(node->id, node->incarn);
 		gateway_node_gone(node->id, node->incarn);

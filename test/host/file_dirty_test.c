@@ -308,10 +308,15 @@ static void a_store_needs_its_place(struct ktest *t)
 	file_dirty_forget_room(obj);
 	EXPECT_EQ(t, store(as, 11, 6), 0);
 	EXPECT_EQ(t, room.asked, 1u);
+	/* The memory node that knew the place has gone: its successor is asked, at once. */
+	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
+	file_dirty_node_gone();
+	EXPECT_EQ(t, store(as, 11, 7), 0);
+	EXPECT_EQ(t, room.asked, 2u);
 	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
 	shim_time_advance_ns(31 * NSEC_PER_SEC);
 	EXPECT_EQ(t, store(as, 11, 7), 0);
-	EXPECT_EQ(t, room.asked, 2u);
+	EXPECT_EQ(t, room.asked, 3u);
 	/* An answer from before a change is not relied on, not even for the one store. */
 	EXPECT_EQ(t, flush(obj, 0, PAGES, false), 0);
 	file_dirty_forget_room(obj);

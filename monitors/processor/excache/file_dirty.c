@@ -45,6 +45,7 @@ static struct {
 	uint64_t max;      /* const */
 	uint32_t set_max;  /* const: of one set */
 	uint32_t nr_short; /* atomic: threads that wait for room */
+	uint64_t nr_gone;  /* atomic: memory nodes that have gone, with their reservations */
 	struct waitqueue room;
 	struct waitqueue due; /* the thread that writes behind */
 	const struct file_dirty_ops *ops;
@@ -148,14 +149,21 @@ void file_dirty_forget_locked(struct cache_set *set, struct line *line)
 
 /* --- faults ---------------------------------------------------------------------------- */
 
+/* Grows whenever places of @obj's pages may have gone. */
+static uint64_t room_changes_locked(struct object *obj) __must_hold(&obj->lock)
+{
+	assert_spin_held(&obj->lock);
+	return obj->room_changes + __atomic_load_n(&dirty.nr_gone, __ATOMIC_ACQUIRE);
+}
+
 /* Pages to ask for at @pgoff; 0: it is known to have its place. */
 static uint64_t room_wanted(struct object *obj, uint64_t pgoff, uint64_t *changes)
 {
 	uint64_t nr = 1;
 
 	spin_lock(&obj->lock);
-	*changes = obj->room_changes;
-	if (time_now_ns() < obj->room_until_ns) {
+	*changes = room_changes_locked(obj);
+	if (obj->room_known == *changes && time_now_ns() < obj->room_until_ns) {
 		if (pgoff >= obj->room_first && pgoff < obj->room_end)
 			nr = 0;
 		else if (pgoff == obj->room_end) /* in order: ahead, as writers do */
@@ -183,7 +191,7 @@ static int room_error(int err)
 
 /*
  * See that a page inside the file has its place on the disk before it is stored to. *@changes: it
- * has it for as long as object.room_changes is this.
+ * has it for as long as room_changes_locked() is this.
  */
 static int find_room(struct object *obj, uint64_t pgoff, uint64_t *changes)
 {
@@ -203,7 +211,8 @@ static int find_room(struct object *obj, uint64_t pgoff, uint64_t *changes)
 	if (end <= pgoff) /* a truncation came first */
 		return -EIO;
 	spin_lock(&obj->lock);
-	if (obj->room_changes == *changes) {
+	if (room_changes_locked(obj) == *changes) {
+		obj->room_known = *changes;
 		obj->room_first = pgoff;
 		obj->room_end = end;
 		obj->room_nr = nr;
@@ -219,6 +228,11 @@ void file_dirty_forget_room(struct object *obj)
 	obj->room_changes++;
 	obj->room_until_ns = 0;
 	spin_unlock(&obj->lock);
+}
+
+void file_dirty_node_gone(void)
+{
+	__atomic_add_fetch(&dirty.nr_gone, 1, __ATOMIC_RELEASE);
 }
 
 int file_dirty_check(struct object *obj, uint64_t pgoff, uint64_t *changes)
@@ -245,7 +259,7 @@ static bool mark_locked(struct cache_set *set, struct line *line, uint64_t chang
 	assert_spin_held(&set->lock);
 	ASSERT(line->pins > 0 && obj->kind == OBJECT_FILE && obj->live);
 	spin_lock(&obj->lock);
-	ok = !obj->sealed && obj->room_changes == changes;
+	ok = !obj->sealed && room_changes_locked(obj) == changes;
 	if (ok && !line->file_dirty) {
 		ok = set->nr_file_dirty < dirty.set_max && count_take();
 		if (ok)

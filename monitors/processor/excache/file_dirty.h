@@ -51,6 +51,8 @@ int file_dirty_init(void) __must_check;
 int file_dirty_check(struct object *obj, uint64_t pgoff, uint64_t *changes) __must_check;
 /* Pages of @obj may have lost their places, by a change that is done. */
 void file_dirty_forget_room(struct object *obj);
+/* A memory node has gone, and with it the places that pages of any file had. Takes no lock. */
+void file_dirty_node_gone(void);
 /*
  * @line, which is pinned, will be mapped for writing before it is unpinned; @changes are of
  * file_dirty_check(). False: not now, or its place may be lost since; unpin it, and begin again

@@ -123,6 +123,7 @@ struct object {
 	uint64_t room_first, room_end, room_until_ns __guarded_by(&lock);
 	uint64_t room_nr __guarded_by(&lock);      /* pages that were asked for last */
 	uint64_t room_changes __guarded_by(&lock); /* times at which places may have gone */
+	uint64_t room_known __guarded_by(&lock);   /* room_changes_locked() of the answer */
 	struct list_head dirty_link;               /* file_dirty.c's lock */
 	uint64_t dirty_since, dirty_round;         /* file_dirty.c's lock */
 	void *owner;      /* live, atomic: set once, vfs/live.c's; freed with the object */
