@@ -6,8 +6,8 @@ usage: run.py [--repeat N] [--quick] [--output DIR] [--only NAME,...]
               [--disk-mib N] [--disk-files N]
 
 O names the build directory. Prints tables and writes them, with the raw numbers, to docs/results/:
-first-light.md, operations.md, rdma.md, sharing.md, far.md, disk.md and sockets.md. Times are
-medians of several repetitions on a machine that does other things too: trust the ratios.
+first-light.md, operations.md, rdma.md, sharing.md, far.md, disk.md, sockets.md and programs.md.
+Times are medians of several repetitions on a machine that does other things too: trust the ratios.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import disk as disk_bench  # noqa: E402
 import far  # noqa: E402
 import inkernel  # noqa: E402
 import operations  # noqa: E402
+import programs as debian  # noqa: E402
 import rdma  # noqa: E402
 import sharing  # noqa: E402
 import sockets  # noqa: E402
@@ -309,7 +310,8 @@ def main() -> int:
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "results")
     parser.add_argument(
         "--only", default="",
-        help="rpc (with misses), null, launch, boot, operations, rdma, sharing, far, disk, sockets",
+        help="rpc (with misses), null, launch, boot, operations, rdma, sharing, far, disk, sockets,"
+             " programs",
     )
     parser.add_argument("--disk-mib", type=int, default=256, help="the file of disk: its size")
     parser.add_argument("--disk-files", type=int, default=10000, help="of the names of disk")
@@ -317,7 +319,7 @@ def main() -> int:
                         help="small sizes (sockets): shows that it works, not how fast it is")
     args = parser.parse_args()
     every = ["rpc", "null", "launch", "boot", "operations", "rdma", "sharing", "far", "disk",
-             "sockets"]  # fmt: skip
+             "sockets", "programs"]  # fmt: skip
     wanted = args.only.split(",") if args.only else every
     setting = Setting()
     programs = boot.build_programs()
@@ -337,6 +339,8 @@ def main() -> int:
             "disk", lambda: disk_bench.measure(p, min(3, n), Row, args.disk_mib,
                                                args.disk_files))),
         ("sockets", "Sockets", lambda b, d, p, n: bench_sockets(b, p, n, args.quick)),
+        ("programs", "Programs that people have", lambda b, d, p, n: b.measure(
+            "programs", lambda: debian.measure(min(3, n), Row))),
     ):  # fmt: skip
         bench = Bench(wanted)
         run(bench, disk, programs, args.repeat)
