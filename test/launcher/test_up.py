@@ -335,6 +335,8 @@ def test_a_cluster_that_does_not_come_up_is_told_and_gone(launcher, state):
     assert done.returncode == 125 and done.stderr.count(b"\n") == 1
     assert b"node m0 ended with status 3: panic: the fake was told to" in done.stderr
     assert not list(state.glob("default.*"))
+    log_dir = done.stderr.decode().rstrip().rsplit("logs: ", 1)[1]
+    assert os.path.exists(f"{log_dir}/m0.host.log")
 
 
 def test_interrupted_while_booting(launcher, state):

@@ -328,9 +328,6 @@ class Cluster:
     def logs_kept(self) -> bool:
         return self._keep_logs
 
-    def keep_logs(self) -> None:
-        self._keep_logs = True
-
     def start(self) -> None:
         """Start the supervisor, prepare the disk, then start every process."""
         ours, theirs = self._make_sockets()
