@@ -206,6 +206,24 @@ def test_a_commit_gets_its_name_whatever_has_become_of_etc(image, tmp_path):
         assert files.read("/work") == "done" and files.check("-n")[0] == 0
 
 
+def test_a_commit_whose_name_was_taken_is_kept(image, tmp_path):
+    """Under the name that the message has; the other file is left alone."""
+    tree, new = tmp_path / "tree", tmp_path / "new.img"
+    tree.mkdir()
+    (tree / "work").write_text("done")
+    image(tree)
+    run = host.Host(parse_run(["--rootfs", str(tree), "--commit", str(new), "p"]))
+    new.write_text("theirs")
+    with disk.Held(str(tmp_path / "image"), writable=True) as run.held:
+        with pytest.raises(LaunchError) as said:
+            run.bring_out()
+    kept = next(tmp_path.glob(".tessera-*"))
+    assert str(said.value) == f"--commit: {new}: File exists; the image is {kept}"
+    assert new.read_text() == "theirs"
+    with disk.Held(str(kept), writable=False) as held, Files(held) as files:
+        assert files.read("/work") == "done"
+
+
 @pytest.mark.parametrize("option, guest, left", [
     ("--volume", "/etc//hosts", {"hostname", "resolv.conf"}),
     ("--volume", "//etc/./x/../hosts", {"hostname", "resolv.conf"}),

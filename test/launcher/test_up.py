@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: MIT
 """./tessera up, exec, ps and down from outside, and several programs in one run."""
 
+import errno
 import os
 import pathlib
 import random
 import re
 import signal
+import socket
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import Launcher, fakes_of
+from tessera_launcher import client, keeper, registry
 from test_run import sh, wait_for
 
 
@@ -67,6 +71,58 @@ def test_results_come_out_at_down(launcher, state, tmp_path):
     assert (tmp_path / "res" / "a").read_text() == (back / "a").read_text() == "result"
     assert (tmp_path / "new.img").stat().st_size > 0
     assert why in (tmp_path / "logs" / "launcher.log").read_bytes()
+
+
+def test_down_tells_that_results_were_lost(launcher, state, tmp_path):
+    """The keeper is killed while the machines end."""
+    (tmp_path / "top" / "res").mkdir(parents=True)
+    done = launcher.call("up", "--rootfs", tmp_path / "top", "--output", f"/res:{tmp_path}/res")
+    assert done.returncode == 0, done.stderr
+    os.kill(pid_of(launcher, "s0"), signal.SIGSTOP)  # it ends last: not by itself
+    memory = pid_of(launcher, "m0")
+    child = background(launcher, "down")
+    assert wait_for(lambda: not os.path.exists(f"/proc/{memory}"))
+    os.kill(keeper_pid(state), signal.SIGKILL)
+    _, err = child.communicate(timeout=30)
+    why = b"tessera: cluster default ended before its results were out\n"
+    assert (child.returncode, err) == (125, why)
+
+
+@pytest.mark.parametrize("lines, why", [
+    ([{"bringing": True}, {"done": True}], ""),
+    ([{"bringing": True}, {"error": "no room"}], "no room"),
+    ([{"bringing": True}], "cluster x ended before its results were out"),
+    ([], "cluster x ended before its results were out"),
+])  # fmt: skip
+def test_the_last_words_of_a_keeper(lines, why):
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            for line in lines:
+                keeper.write_line(theirs, **line)
+        entry = registry.Entry("x", 1, "/nowhere")
+        assert client._farewell(entry, ours, True) == why
+
+
+def test_nothing_that_fails_while_results_come_out_is_silent(tmp_path):
+    """Whatever it is; the line is in the log as well."""
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "a disk that breaks")
+
+    side = SimpleNamespace(o=None, brings_out=True, bring_out=fail)
+    plan = SimpleNamespace(log_dir=str(tmp_path / "logs"))
+    cluster = SimpleNamespace(plan=plan, keep_logs=lambda: None)
+    claim = SimpleNamespace(name="x", listen=lambda: None)
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            served = keeper.Keeper(side, cluster, claim, False)
+            served._leaving.append(theirs)
+            served.bring_out()
+        why = client._farewell(registry.Entry("x", 1, "/nowhere"), ours, True)
+    assert why == "launcher: OSError: [Errno 5] a disk that breaks"
+    assert (tmp_path / "logs" / "launcher.log").read_text() == why + "\n"
 
 
 def background(launcher, *args, **how) -> subprocess.Popen:
@@ -360,8 +416,6 @@ def test_up_holds_nothing_of_its_caller(launcher, state):
     "text", [b"\n", b"[]\n", b"{}\n", b'{"op":"exec"}\ngarbage', b"x" * 100_000]
 )
 def test_a_hostile_client_harms_nobody(shared, text):
-    import socket
-
     with socket.socket(socket.AF_UNIX) as sock:
         where = os.open(next((shared.run_dir.parent / "tessera").glob("default.*")), os.O_RDONLY)
         sock.connect(f"/proc/self/fd/{where}/sock")

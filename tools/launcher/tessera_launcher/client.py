@@ -278,23 +278,25 @@ def down(name: str | None, everything: bool = False) -> int:
     status = 0
     for entry in entries:
         with entry.connect() as sock:
-            _ask(entry, sock, op="down")
-            why = _farewell(entry, sock)
+            reply = _ask(entry, sock, op="down")
+            why = _farewell(entry, sock, bool(reply.get("results")))
         if why:
             warn(why)
             status = EXIT_FAILED
     return status
 
 
-def _farewell(entry: registry.Entry, sock: socket.socket) -> str:
-    """Until the keeper ends, and with it the connection: what it could not bring out, or ""."""
+def _farewell(entry: registry.Entry, sock: socket.socket, results: bool) -> str:
+    """Until the keeper ends, and with it the connection: what it could not bring out, or "". Where
+    there are @results to bring, one that ends in silence has not brought them.
+    """
     sock.settimeout(DOWN_S)
-    why = ""
+    why = f"cluster {entry.name} ended before its results were out" if results else ""
     with sock.makefile("rb") as lines, contextlib.suppress(OSError, ValueError):
         try:
             for line in lines:
                 said = json.loads(line)
-                why = said.get("error", why)
+                why = said.get("error", "" if said.get("done") else why)
                 if said.get("bringing"):  # the machines are gone: files take as long as they take
                     sock.settimeout(None)
         except TimeoutError:

@@ -46,6 +46,7 @@ class Host:
         self._names: tuple[str, str] | None = None  # of the image
         self.base: cache.Entry | None = None  # of a tree's image, until we end
         self._shared: list[giveback.Shared] = []
+        self._unnamed = ""  # the file of a commit whose name was taken
         self._image: oci.Image | None = None
         self._source: oci.Source | None = None
         self.settings: dict = {}  # of the image
@@ -282,7 +283,7 @@ class Host:
         try:
             f = stack.enter_context(tempfile.NamedTemporaryFile(prefix=".tessera-", dir=where,
                                                                 delete=False))  # fmt: skip
-            stack.callback(_forget, f.name)
+            stack.callback(lambda: f.name == self._unnamed or _forget(f.name))
             if self.base:
                 layer.whole(self.held.fd, self.base.fd, f.fileno())
             else:
@@ -294,15 +295,25 @@ class Host:
         return out
 
     def _name_commit(self, image_file: ext4files.Plain) -> None:
-        """--commit: the image is complete, and nothing had that name."""
+        """--commit: the image is complete, and nothing had that name when the cluster started. If
+        something has it by now, the image stays under the name that it was made by: it is all that
+        is left of the programs' work.
+        """
         umask = os.umask(0)
         os.umask(umask)
+        name = one_line(self.o.commit)
         try:
             os.fchmod(image_file.fd, 0o666 & ~umask)
             os.fsync(image_file.fd)
+        except OSError as err:
+            raise LaunchError(f"--commit: {name}: {err.strerror}") from None
+        try:
             os.link(image_file.file, self.o.commit)
         except OSError as err:
-            raise LaunchError(f"--commit: {self.o.commit}: {err.strerror}") from None
+            self._unnamed = image_file.file
+            raise LaunchError(
+                f"--commit: {name}: {err.strerror}; the image is {one_line(image_file.file)}"
+            ) from None
 
     def _is_tree(self) -> bool:
         return bool(self.o.rootfs or self.o.image)

@@ -30,7 +30,7 @@ import time
 
 from . import frames, host, registry, users
 from .cluster import Cluster, Relay
-from .errors import Interrupted, LaunchError
+from .errors import Interrupted, LaunchError, one_line
 from .frames import Frame, Type
 from .options import Options, warn
 from .run import EXIT_FAILED, Signals, announce_gdb, remove_logs
@@ -207,7 +207,7 @@ class Keeper:
                 sock.sendall(json.dumps({"error": str(err)}).encode() + b"\n")
 
     def _down(self, sock: socket.socket, _request: dict) -> None:
-        write_line(sock, ok=True)
+        write_line(sock, ok=True, results=self.side.brings_out)
         with self._lock:
             self._leaving.append(sock)
         self.stop()
@@ -219,7 +219,8 @@ class Keeper:
 
     def bring_out(self) -> None:
         """--output, --rw and --commit, when the machines have ended. Each ./tessera down that waits
-        hears that it may take a while, and of what went wrong; so does the log.
+        hears that it may take a while, and then that all is there or of what went wrong; so does
+        the log. One that hears neither takes the results for lost.
         """
         if not self.side.brings_out:
             return
@@ -227,13 +228,20 @@ class Keeper:
         try:
             self.side.bring_out()
         except LaunchError as err:
-            self._tell(error=str(err))
-            self.cluster.keep_logs()
-            where = self.cluster.plan.log_dir  # gone with the machines, unless it is the user's
-            with contextlib.suppress(OSError):
-                os.makedirs(where, exist_ok=True)
-                with open(os.path.join(where, "launcher.log"), "a") as log:
-                    log.write(f"{err}\n")
+            self._not_brought(str(err))
+        except Exception as err:  # a bug here, or an error of the disk that nobody expected
+            self._not_brought(one_line(f"launcher: {type(err).__name__}: {err}"))
+        else:
+            self._tell(done=True)
+
+    def _not_brought(self, why: str) -> None:
+        self._tell(error=why)
+        self.cluster.keep_logs()
+        where = self.cluster.plan.log_dir  # gone with the machines, unless it is the user's
+        with contextlib.suppress(OSError):
+            os.makedirs(where, exist_ok=True)
+            with open(os.path.join(where, "launcher.log"), "a") as log:
+                log.write(f"{why}\n")
 
     def _tell(self, **what: object) -> None:
         with self._lock:
