@@ -3,7 +3,9 @@
 #
 # The jobs of programs.py, run as root inside a Debian tree: jobs.sh NAME...
 # Each prints what is the same on every system that works: no times, pids or addresses. Its output,
-# with the status, goes to /jobs/out/NAME.out, its nanoseconds to NAME.ns.
+# with the status, goes to /jobs/out/NAME.out, its nanoseconds to NAME.ns. A job ends at the first
+# step that fails, with its status: what must go well stands alone on its line, as the shell goes on
+# after a failure on the left of "&&", and what is meant to fail says so (fails_with).
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HOME=/root LC_ALL=C.UTF-8 TERM=xterm GIT_CONFIG_GLOBAL=/dev/null
 
@@ -16,28 +18,37 @@ until_true() {
 	return 1
 }
 
+# Run "$2 ...", which is to end with the status $1.
+fails_with() {
+	expected=$1
+	shift
+	got=0
+	"$@" || got=$?
+	[ "$got" = "$expected" ]
+}
+
 words() { seq "$1" | awk '{ print "line", $1, ($1 * 7919) % 100003 }'; }
 
 # --- shells and tools ------------------------------------------------------------------------
 
 job_bash() {
-	bash -c 'declare -A n; for i in {1..3000}; do (( n[$((i % 7))] += i )); done
+	bash -ec 'declare -A n; for i in {1..3000}; do (( n[$((i % 7))] += i )); done
 		for k in 0 1 2 3 4 5 6; do echo "$k ${n[$k]}"; done
 		f() {
 			local x=$1
 			(( x < 2 )) && { echo "$x"; return; }
 			echo $(( $(f $((x - 1))) + $(f $((x - 2))) ))
 		}
-		f 7; diff <(seq 5) <(seq 4); trap "echo got it" USR1; kill -USR1 $$'
+		f 7; diff <(seq 5) <(seq 4) || [ $? = 1 ]; trap "echo got it" USR1; kill -USR1 $$'
 }
 
 job_dash() {
-	dash -c 'i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); done
+	dash -ec 'i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); done
 		echo $i | (read x; echo "$x"); set -- a b; echo $#'
 }
 
 job_zsh() {
-	zsh -c 'a=({1..20}); print ${(j:,:)${(On)a}}; print -l /*(/:t) | head -3
+	zsh -ec 'a=({1..20}); print ${(j:,:)${(On)a}}; print -l /*(/:t) | head -3
 		typeset -A h; h[x]=1; print ${(k)h}'
 }
 
@@ -46,7 +57,9 @@ job_coreutils() {
 	sort -k3n w | sha256sum
 	cut -d' ' -f3 w | sort -n | uniq -c | sort -rn | head -2
 	tac w | head -1
-	split -n 4 w part && cat part?? | cmp - w && ls part??
+	split -n 4 w part
+	cat part?? | cmp - w
+	ls part??
 	shuf -n 3 w | wc -l
 	join -j 2 w w 2> /dev/null | head -1
 	od -An -tx1 -N8 w
@@ -58,7 +71,9 @@ job_coreutils() {
 }
 
 job_findutils() {
-	mkdir -p d/a/b && touch d/1 d/a/2 d/a/b/3 && ln -s 1 d/l
+	mkdir -p d/a/b
+	touch d/1 d/a/2 d/a/b/3
+	ln -s 1 d/l
 	find d -type f | sort
 	find d -name '[12]' -print0 | sort -z | xargs -0 -n1 basename
 	find /usr/share -type f | wc -l
@@ -84,20 +99,24 @@ job_gawk() {
 }
 
 job_diffutils() {
-	words 3000 > a && sed 's/ 77 / 78 /' a > b
-	diff -u --label a --label b a b
-	cmp a b
+	words 3000 > a
+	sed 's/ 77 / 78 /' a > b
+	fails_with 1 diff -u --label a --label b a b
+	fails_with 1 cmp a b
 	diff3 -m a b a | md5sum
 }
 
 job_tar() {
-	mkdir t u && cp -a /usr/share/doc/[a-d]* t
-	tar cf t.tar --sort=name t && tar xf t.tar -C u
+	mkdir t u
+	cp -a /usr/share/doc/[a-d]* t
+	tar cf t.tar --sort=name t
+	tar xf t.tar -C u
 	diff -r --no-dereference t u/t && tar tf t.tar | wc -l
 }
 
 job_gzip() {
-	words 100000 > w && gzip -9k w
+	words 100000 > w
+	gzip -9k w
 	gzip -l w.gz | awk 'NR == 2 { print $2 }'
 	zcat w.gz | cmp - w && echo same
 }
@@ -172,7 +191,8 @@ c_main() {
 job_gcc() {
 	c_main > m.c
 	echo 'int part(int i) { return i * i; }' > p.c
-	gcc -O2 -Wall m.c p.c -o m && ./m
+	gcc -O2 -Wall m.c p.c -o m
+	./m
 	gcc -O0 -S p.c -o - | grep -c imul
 	echo 'int f( {' | gcc -x c -c - 2>&1 | tail -1
 }
@@ -302,7 +322,8 @@ job_node() {
 		console.log([3, 1, 2].sort().join());
 		require("child_process").exec("echo sub", (e, o) => console.log(o.trim()));
 	X
-	node n.js | sort
+	node n.js > o
+	sort o
 }
 
 job_octave() {
@@ -314,16 +335,25 @@ job_octave() {
 
 job_git() {
 	export GIT_AUTHOR_DATE='2020-01-01T00:00:00Z' GIT_COMMITTER_DATE='2020-01-01T00:00:00Z'
-	git init -q -b main r && cd r || return
-	git config user.email a@b && git config user.name n
+	git init -q -b main r
+	cd r
+	git config user.email a@b
+	git config user.name n
 	for i in $(seq 8); do
-		words "$((i * 100))" > f && git add f && git commit -qm "c$i"
+		words "$((i * 100))" > f
+		git add f
+		git commit -qm "c$i"
 	done
 	git rev-parse HEAD
-	git checkout -qb side HEAD~3 && echo x > g && git add g && git commit -qm side
+	git checkout -qb side HEAD~3
+	echo x > g
+	git add g
+	git commit -qm side
 	git merge -q main -m merge
 	git log --oneline | wc -l
-	cd .. && git clone -q r s && cd s || return
+	cd ..
+	git clone -q r s
+	cd s
 	git gc -q
 	git fsck 2> /dev/null
 	git status -s
@@ -384,8 +414,8 @@ job_gdb() {
 }
 
 job_strace() {
-	strace -f -e trace=execve,exit_group -o t sh -c 'cat /etc/hostname > /dev/null; exit 3'
-	echo $?
+	fails_with 3 strace -f -e trace=execve,exit_group -o t \
+		sh -c 'cat /etc/hostname > /dev/null; exit 3'
 	sed -E 's/^[0-9]+ +//' t | grep -cE '^execve|exit_group\(3\)'
 	strace -c -o u true && tail -1 u | awk '{ print $NF }'
 }
@@ -403,7 +433,8 @@ job_redis() {
 	redis-benchmark -q -p 6400 -n 2000 -c 10 -t set,get,lpush --csv | cut -d, -f1
 	$cli dbsize
 	$cli bgsave > /dev/null
-	until_true test -s dump.rdb && echo saved
+	until_true test -s dump.rdb
+	echo saved
 	$cli shutdown nosave
 }
 
@@ -411,7 +442,8 @@ job_memcached() {
 	memcached -u root -d -p 11300 -P "$PWD/pid"
 	until_true memcping --servers=127.0.0.1:11300
 	words 10 > key
-	memccp --servers=127.0.0.1:11300 key && memccat --servers=127.0.0.1:11300 key | md5sum
+	memccp --servers=127.0.0.1:11300 key
+	memccat --servers=127.0.0.1:11300 key | md5sum
 	kill "$(cat pid)"
 }
 
@@ -435,24 +467,28 @@ job_nginx() {
 
 job_postgres() {
 	b=/usr/lib/postgresql/15/bin
-	mkdir pg run && chown postgres pg run
+	mkdir pg run
+	chown postgres pg run
 	pg() { su postgres -s /bin/sh -c "cd $PWD && $1"; }
-	pg "$b/initdb -D pg -A trust" > log && grep -c '^Success' log
-	pg "$b/pg_ctl -s -w -t 120 -D pg -o '-k $PWD/run -p 5433' -l pg/log start" && echo started
+	pg "$b/initdb -D pg -A trust" > log
+	grep -c '^Success' log
+	pg "$b/pg_ctl -s -w -t 120 -D pg -o '-k $PWD/run -p 5433' -l pg/log start"
+	echo started
 	cat > q.sql <<- 'X'
 		create table t(i int primary key, v text);
 		insert into t select i, md5(i::text) from generate_series(1, 3000) i;
 		select count(*), sum(length(v)) from t;
 		select v from t where i = 77;
 	X
-	pg "psql -h $PWD/run -p 5433 -At" < q.sql
+	pg "psql -h $PWD/run -p 5433 -At -v ON_ERROR_STOP=1" < q.sql
 	pg "$b/pgbench -h $PWD/run -p 5433 -i -q" > log 2>&1
 	pg "$b/pgbench -h 127.0.0.1 -p 5433 -t 30 -c 3 -j 2" 2>&1 | grep -E 'processed|failed'
 	pg "$b/pg_ctl -s -D pg -m fast stop" && echo stopped
 }
 
 job_ssh() {
-	mkdir -p /run/sshd /root/.ssh && chmod 700 /root/.ssh
+	mkdir -p /run/sshd /root/.ssh
+	chmod 700 /root/.ssh
 	ssh-keygen -q -t ed25519 -N '' -f k
 	ssh-keygen -q -t ed25519 -N '' -f h
 	cp k.pub /root/.ssh/authorized_keys
@@ -460,8 +496,7 @@ job_ssh() {
 	until_true test -s pid
 	there="ssh -p 2222 -i k -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
 	there="$there -o BatchMode=yes -q"
-	$there root@127.0.0.1 'echo in; id -un; exit 7'
-	echo $?
+	fails_with 7 $there root@127.0.0.1 'echo in; id -un; exit 7'
 	$there -tt root@127.0.0.1 'test -t 0 && echo a terminal'
 	words 20000 | $there root@127.0.0.1 md5sum
 	kill "$(cat pid)"
@@ -502,12 +537,15 @@ job_apt() {
 	dpkg -l | grep -c '^ii'
 	dpkg -S /bin/ls /usr/bin/env
 	dpkg --audit
-	mkdir -p p/DEBIAN p/usr/share/x && echo hi > p/usr/share/x/f
+	mkdir -p p/DEBIAN p/usr/share/x
+	echo hi > p/usr/share/x/f
 	printf '%s\n' 'Package: tiny' 'Version: 1' 'Architecture: all' 'Maintainer: a <a@b>' \
 		'Description: d' > p/DEBIAN/control
 	dpkg-deb -b p tiny.deb > /dev/null
-	dpkg -i tiny.deb > log 2>&1 && cat /usr/share/x/f
-	dpkg -r tiny > log 2>&1 && ls /usr/share/x/f
+	dpkg -i tiny.deb > log 2>&1
+	cat /usr/share/x/f
+	dpkg -r tiny > log 2>&1
+	fails_with 2 ls /usr/share/x/f
 }
 
 job_stress() {
@@ -520,10 +558,13 @@ for name in "$@"; do
 	dir=/srv/$name
 	mkdir -p "$dir" && cd "$dir" || continue
 	begin=$(date +%s%N)
-	(
-		"job_$name"
+	{
+		(
+			set -e
+			"job_$name"
+		)
 		echo "status $?"
-	) > "/jobs/out/$name.out" 2>&1 < /dev/null
+	} > "/jobs/out/$name.out" 2>&1 < /dev/null
 	echo $(($(date +%s%N) - begin)) > "/jobs/out/$name.ns"
 	cd / && rm -rf "$dir"
 done
