@@ -69,7 +69,8 @@ def tree() -> pathlib.Path:
         shutil.rmtree(top, ignore_errors=True)
         top.mkdir(parents=True)
         for command in (
-            ["debootstrap", "--variant=minbase", SUITE, top / "root", MIRROR],
+            # It mounts file systems in the tree: killed, it leaves none in the host's name space.
+            ["unshare", "-m", "debootstrap", "--variant=minbase", SUITE, top / "root", MIRROR],
             # Some packages look at /proc when they are installed.
             ["unshare", "-m", "sh", "-c", 'mount -t proc none "$0/proc" && exec chroot "$0" "$@"',
              top / "root", "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-qy",
