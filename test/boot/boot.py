@@ -23,7 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "launcher"))
 
 from tessera_launcher import account, frames, host, image, packages, run  # noqa: E402
-from tessera_launcher.cluster import Cluster, Program  # noqa: E402
+from tessera_launcher.channel import Program  # noqa: E402
+from tessera_launcher.cluster import Cluster  # noqa: E402
 from tessera_launcher.errors import LaunchError, ProgramRefused  # noqa: E402
 from tessera_launcher.options import Options, parse_run  # noqa: E402
 from tessera_launcher.streams import Capture, feed  # noqa: E402

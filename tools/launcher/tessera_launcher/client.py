@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from . import frames, host, keeper, packing, registry, treepath
-from .cluster import Channel, Program, encode_run
+from .channel import Channel, Program, encode_run
 from .errors import Interrupted, LaunchError, ProgramRefused, escaped
 from .frames import Frame, Type
 from .options import Options, warn

@@ -29,7 +29,8 @@ import threading
 import time
 
 from . import frames, host, registry, users
-from .cluster import Cluster, Relay
+from .channel import Relay
+from .cluster import Cluster
 from .errors import Interrupted, LaunchError, one_line
 from .frames import Frame, Type
 from .options import Options, warn

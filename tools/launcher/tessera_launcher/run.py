@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from . import account, frames, host, strace, treepath
-from .cluster import Cluster, Program
+from .channel import Program
+from .cluster import Cluster
 from .errors import Interrupted, LaunchError, ProgramRefused
 from .options import SEPARATOR, Options, warn
 from .plan import Plan

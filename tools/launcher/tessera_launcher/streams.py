@@ -14,7 +14,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from .cluster import STDIN_CHUNK, Program
+from .channel import STDIN_CHUNK, Program
 
 
 class OutputPump:

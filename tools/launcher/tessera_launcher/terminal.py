@@ -13,7 +13,7 @@ import signal
 import termios
 import tty
 
-from .cluster import Program
+from .channel import Program
 from .errors import UsageError
 
 DEFAULT_SIZE = (24, 80)
