@@ -366,6 +366,6 @@ int __must_check ext4_dirhash(unsigned int version, const uint32_t seed[4], cons
 			      size_t len, uint32_t *hash);
 
 /* zones.c */
-/* Is one of these blocks metadata of a group, or the journal's? No, where a mount may not write. */
+/* Is one of these blocks a group's metadata, the journal's or mmp's? No, if none may be written. */
 bool ext4_zones_hit(const struct ext4_fs *fs, uint64_t block, uint64_t nr);
 void ext4_zones_free(struct ext4_fs *fs);

@@ -187,6 +187,8 @@ void ext4_orphans_free(struct ext4_fs *fs);
  */
 int __must_check ext4_mmp_claim(struct ext4_fs *fs, const struct ext4_super_disk *sb,
 				const struct fs_mount_options *opt);
+/* Where the mark is, on a disk that has one. */
+uint64_t ext4_mmp_block(const struct ext4_fs *fs);
 /* Is the disk still ours?  Before each group of writes.  -EROFS: no, and the fs is aborted. */
 int __must_check ext4_mmp_confirm(struct ext4_fs *fs);
 /* After an abort: the mark is not written any more.  Does not wait; any lock may be held. */

@@ -174,6 +174,11 @@ static int renew(struct ext4_mmp *m)
 	return err;
 }
 
+uint64_t ext4_mmp_block(const struct ext4_fs *fs)
+{
+	return fs->mmp->sector >> (fs->block_bits - BLK_SECTOR_SHIFT);
+}
+
 int ext4_mmp_confirm(struct ext4_fs *fs)
 {
 	struct ext4_mmp *m = fs->mmp;

@@ -3,12 +3,15 @@
  * ext4: the blocks that no file may have.
  *
  * Flow:	a mount that may write enters what each group keeps (superblock, descriptors,
- *		bitmaps, inode table) and the journal.  The allocator asks before it gives blocks
- *		out or frees them, ext4_map_blocks() before a file's blocks are read or written.
+ *		bitmaps, inode table), the journal and the mark of mmp.  The allocator asks before
+ *		it gives blocks out or frees them, ext4_map_blocks() before a file's blocks are read
+ *		or written.
  *		A bitmap or an extent may name such blocks though its checksum is right, or has
  *		none.
  * Invariants:	zones do not overlap; neighbours that were entered in order are one zone, so that a
  *		disk with flex_bg has few.
+ * Limits:	blocks that hold a file's own metadata (indexes of extents, pointers, attributes)
+ *		are not asked about when they are read or changed.
  * Locking:	const after mount.
  * Failure:	metadata that overlaps is corruption: the mount is refused.
  */
@@ -98,6 +101,15 @@ static int add_group(struct ext4_fs *fs, uint32_t group)
 	return err;
 }
 
+static int add_of(struct ext4_fs *fs, const char *whose, uint64_t block, uint64_t nr)
+{
+	const int err = add(fs, block, nr);
+
+	return err != -EUCLEAN ? err
+			       : ext4_corrupt(fs, "%s: its block %llu is metadata", whose,
+					      (unsigned long long)block);
+}
+
 int ext4_zones_make(struct ext4_fs *fs, const struct log *log)
 {
 	int err = 0;
@@ -105,12 +117,10 @@ int ext4_zones_make(struct ext4_fs *fs, const struct log *log)
 	ext4_zones_free(fs);
 	for (uint32_t g = 0; g < fs->nr_groups && !err; g++)
 		err = add_group(fs, g);
-	for (uint32_t i = 0; log && i < log->nr_runs && !err; i++) {
-		err = add(fs, log->runs[i].block, log->runs[i].len);
-		if (err == -EUCLEAN)
-			err = ext4_corrupt(fs, "journal: its block %llu is metadata",
-					   (unsigned long long)log->runs[i].block);
-	}
+	for (uint32_t i = 0; log && i < log->nr_runs && !err; i++)
+		err = add_of(fs, "journal", log->runs[i].block, log->runs[i].len);
+	if (!err && fs->mmp)
+		err = add_of(fs, "mmp", ext4_mmp_block(fs), 1);
 	return err;
 }
 

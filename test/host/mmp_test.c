@@ -322,6 +322,38 @@ static void bad_marks_are_refused(struct ktest *t)
 	stop(&r, false);
 }
 
+/* A bitmap that calls the mark's block free does not have it overwritten. */
+static void no_file_gets_the_mark(struct ktest *t)
+{
+	const struct ext4_super_disk *sb;
+	const struct ext4_group_disk *gd;
+	uint8_t *bytes, *bitmap;
+	struct fixture r;
+	uint64_t bit;
+	int err = 0;
+
+	start(&r, t);
+	fs_unmount(r.a.fs);
+	bytes = logdisk_bytes(r.disk);
+	sb = (const void *)(bytes + EXT4_SUPER_OFFSET);
+	gd = (const void *)(bytes + 2 * EXT4_SUPER_OFFSET);
+	MUST(!le32_to_cpu(sb->log_block_size) && le32_to_cpu(sb->first_data_block) == 1);
+	bitmap = bytes + (uint64_t)le32_to_cpu(gd->block_bitmap_lo) * 1024;
+	bit = le64_to_cpu(sb->mmp_block) - 1;
+	MUST(bit < le32_to_cpu(sb->blocks_per_group) && bitmap[bit / 8] & 1u << bit % 8);
+	bitmap[bit / 8] &= (uint8_t)~(1u << bit % 8);
+	mount_begin(&r, &r.b, "node-b");
+	mount_end(&r.b);
+	EXPECT_EQ(t, r.b.err, 0);
+	for (char name[] = "a"; name[0] <= 'z' && !err; name[0]++)
+		err = make_dir(r.b.fs, name);
+	EXPECT_EQ(t, err, -EUCLEAN);
+	fs_unmount(r.b.fs);
+	EXPECT_EQ(t, le32_to_cpu(mark(&r)->magic), EXT4_MMP_MAGIC);
+	EXPECT_STREQ(t, mark(&r)->nodename, "node-b");
+	stop(&r, false);
+}
+
 static const struct ktest_case mmp_cases[] = {
 	KTEST(one_owner_at_a_time),
 	KTEST(nothing_is_written_after_a_successor),
@@ -330,6 +362,7 @@ static const struct ktest_case mmp_cases[] = {
 	KTEST(a_crash_is_waited_for),
 	KTEST(the_last_of_two_claims_wins),
 	KTEST(bad_marks_are_refused),
+	KTEST(no_file_gets_the_mark),
 	{ 0 },
 };
 static const struct ktest_suite mmp_suite = { .name = "fs.mmp", .cases = mmp_cases };
