@@ -32,7 +32,9 @@ int64_t fs_posix_acl(struct fs_inode *in, const char *name, void *buf)
 	return err ? 0 : len;
 }
 
-int fs_stat_for(struct fs_inode *in, const struct fs_cred *cred, struct fs_stat *out)
+/* The attributes, with what a list grants of the wants from @first to @last. */
+static int stat_with(struct fs_inode *in, const struct fs_cred *cred, uint32_t first, uint32_t last,
+		     struct fs_stat *out)
 {
 	uint8_t *acl;
 	int64_t len;
@@ -44,7 +46,7 @@ int fs_stat_for(struct fs_inode *in, const struct fs_cred *cred, struct fs_stat 
 	if (!acl)
 		return -ENOMEM;
 	len = fs_posix_acl(in, POSIX_ACL_ACCESS, acl);
-	for (uint32_t want = 0; len > 0 && want < 8; want++) {
+	for (uint32_t want = first; len > 0 && want <= last; want++) {
 		if (!posix_acl_access(cred, out->gid, want, acl, (size_t)len))
 			out->granted |= (uint16_t)(1u << want);
 	}
@@ -52,6 +54,19 @@ int fs_stat_for(struct fs_inode *in, const struct fs_cred *cred, struct fs_stat 
 		out->granted |= GRANTED;
 	kfree(acl);
 	return len < 0 ? (int)len : 0;
+}
+
+int fs_stat_for(struct fs_inode *in, const struct fs_cred *cred, struct fs_stat *out)
+{
+	return stat_with(in, cred, 0, 7, out);
+}
+
+int fs_may(struct fs_inode *in, const struct fs_cred *cred, uint32_t want)
+{
+	struct fs_stat s;
+	const int err = stat_with(in, cred, want, want, &s);
+
+	return err ? err : fs_stat_access(cred, &s, want);
 }
 
 int fs_stat_access(const struct fs_cred *cred, const struct fs_stat *s, uint32_t want)

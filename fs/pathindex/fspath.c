@@ -55,14 +55,11 @@ static int node_lookup(void *fs, const struct path_node *dir, const char *name, 
 static int node_search(void *fs, const struct path_node *dir, const struct fs_cred *cred)
 {
 	struct fs_inode *in = fs_inode_get(fs, dir->ino, dir->gen);
-	struct fs_stat st;
 	int err;
 
 	if (IS_ERR(in))
 		return (int)PTR_ERR(in);
-	err = fs_stat_for(in, cred, &st);
-	if (!err)
-		err = fs_stat_access(cred, &st, FS_MAY_EXEC);
+	err = fs_may(in, cred, FS_MAY_EXEC);
 	fs_inode_put(in);
 	return err;
 }

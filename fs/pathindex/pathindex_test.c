@@ -11,6 +11,10 @@
 #define F (S_IFREG | 0644)
 #define L (S_IFLNK | 0777)
 
+/* Inode numbers of directories with access lists, from the first on. */
+#define HAS_LIST  30
+#define KEEPS_OUT 39
+
 /* ino, parent, name, mode, target */
 struct toy {
 	uint64_t ino, parent;
@@ -37,14 +41,19 @@ static struct toy toys[] = {
 	{ 23, 22, "inside", F, NULL },
 	{ 24, 22, "out", L, "/../../etc/passwd" },
 	{ 25, 22, "beside", L, "../key" },
+	{ HAS_LIST, 2, "listed", D, NULL },
+	{ HAS_LIST + 1, HAS_LIST, "within", D, NULL },
+	{ KEEPS_OUT, HAS_LIST, "closed", D, NULL },
 };
 
-static unsigned int nr_lookups;
+static unsigned int nr_lookups, nr_searches;
 static struct pathindex *touched; /* names in /etc change during each look-up there */
 
 static void node_of(const struct toy *toy, struct path_node *out)
 {
-	*out = (struct path_node){ .ino = toy->ino, .gen = 1, .mode = toy->mode };
+	*out = (struct path_node){
+		.ino = toy->ino, .gen = 1, .mode = toy->mode, .acl = toy->ino >= HAS_LIST
+	};
 }
 
 static int toy_get(void *fs, uint64_t ino, struct path_node *out)
@@ -85,6 +94,13 @@ static int toy_lookup(void *fs, const struct path_node *dir, const char *name, s
 	return -ENOENT;
 }
 
+static int toy_search(void *fs, const struct path_node *dir, const struct fs_cred *cred)
+{
+	(void)fs;
+	nr_searches++;
+	return cred->uid && dir->ino == KEEPS_OUT ? -EACCES : 0;
+}
+
 static int toy_readlink(void *fs, const struct path_node *link, char *buf, size_t *len)
 {
 	(void)fs;
@@ -109,6 +125,7 @@ static int toy_readlink(void *fs, const struct path_node *link, char *buf, size_
 static const struct path_ops toy_ops = {
 	.get = toy_get,
 	.lookup = toy_lookup,
+	.search = toy_search,
 	.readlink = toy_readlink,
 };
 
@@ -298,6 +315,27 @@ static void search_permission_is_checked_on_every_step(struct ktest *t)
 	teardown(pi);
 }
 
+/* A list is read from the disk: a path that comes by again and again does not ask again. */
+static void a_walk_asks_a_list_once(struct ktest *t)
+{
+	static const char again[] = "/listed/within/../..";
+	struct pathindex *pi = setup(t, 1 << 16);
+	char *path = kzalloc(FS_PATH_MAX);
+
+	EXPECT_TRUE(t, path != NULL);
+	for (unsigned int i = 0; i < 100; i++)
+		memcpy(path + i * (sizeof(again) - 1), again, sizeof(again));
+	nr_searches = 0;
+	EXPECT_EQ(t, resolve_as(pi, path, 0, 2, 1000), 0);
+	EXPECT_EQ(t, nr_searches, 2u);
+	EXPECT_EQ(t, resolve_as(pi, path, 0, 2, 1000), 0);
+	EXPECT_EQ(t, nr_searches, 4u); /* the next one does */
+	EXPECT_EQ(t, resolve_as(pi, "/listed/closed/../closed/x", 0, 2, 1000), -EACCES);
+	EXPECT_EQ(t, nr_searches, 6u);
+	kfree(path);
+	teardown(pi);
+}
+
 static void tells_where_a_missing_file_would_be(struct ktest *t)
 {
 	struct pathindex *pi = setup(t, 1 << 16);
@@ -469,6 +507,7 @@ static const struct ktest_case pathindex_cases[] = {
 	KTEST(a_walk_that_began_before_a_change_is_forgotten),
 	KTEST(nobody_leaves_the_mount_point),
 	KTEST(search_permission_is_checked_on_every_step),
+	KTEST(a_walk_asks_a_list_once),
 	KTEST(tells_where_a_missing_file_would_be),
 	KTEST(ends_where_somebody_else_goes_on),
 	KTEST(dot_dot_may_lead_to_a_mount_point),

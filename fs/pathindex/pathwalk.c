@@ -22,6 +22,8 @@
 
 #include "pathindex_priv.h"
 
+#define LET_IN 8u
+
 struct walk {
 	struct pathindex *pi;
 	const struct path_ops *ops;
@@ -38,6 +40,13 @@ struct walk {
 	bool must_be_dir; /* a slash follows the last component */
 	struct path_node cur;
 	size_t canon_len; /* of res->canon; 0 at the root */
+
+	/* Directories whose lists have let the walk in, the latest: a path may come by again. */
+	struct let_in {
+		uint64_t ino;
+		uint32_t gen;
+	} let_in[LET_IN];
+	unsigned int nr_let_in;
 };
 
 static bool is_dir(const struct path_node *n)
@@ -316,13 +325,28 @@ static int hand_back_dots(struct walk *w, const char *dots)
 	return hand_back(w, w->canon_len, PATH_AT_MOUNT_POINT);
 }
 
-static int may_search(const struct walk *w)
+static int ask_list(struct walk *w)
+{
+	const struct path_node *dir = &w->cur;
+	int err;
+
+	for (unsigned int i = 0; i < MIN(w->nr_let_in, LET_IN); i++) {
+		if (w->let_in[i].ino == dir->ino && w->let_in[i].gen == dir->gen)
+			return 0;
+	}
+	err = w->ops->search(w->fs, dir, w->req->cred);
+	if (!err)
+		w->let_in[w->nr_let_in++ % LET_IN] = (struct let_in){ dir->ino, dir->gen };
+	return err;
+}
+
+static int may_search(struct walk *w)
 {
 	const struct path_node *dir = &w->cur;
 	const struct fs_cred *cred = w->req->cred;
 
 	if (dir->acl && posix_acl_matters(cred, dir->mode, dir->uid))
-		return w->ops->search(w->fs, dir, cred);
+		return ask_list(w);
 	return fs_access(cred, dir->mode, dir->uid, dir->gid, FS_MAY_EXEC);
 }
 

@@ -67,6 +67,8 @@ struct fs_stat;
 int __must_check fs_stat_for(struct fs_inode *in, const struct fs_cred *cred, struct fs_stat *out);
 /* May @cred, for whom they were filled in, do all of @want? 0, -EACCES. */
 int __must_check fs_stat_access(const struct fs_cred *cred, const struct fs_stat *s, uint32_t want);
+/* Both at once, which asks the list about @want alone. */
+int __must_check fs_may(struct fs_inode *in, const struct fs_cred *cred, uint32_t want);
 /*
  * The list @name of the file into @buf of POSIX_ACL_MAX bytes: its length, which is that of one
  * that posix_acl_check() takes; 0: it has none; -EACCES: it cannot be read; -EUCLEAN, and other
