@@ -368,4 +368,9 @@ int __must_check ext4_dirhash(unsigned int version, const uint32_t seed[4], cons
 /* zones.c */
 /* Is one of these blocks a group's metadata, the journal's or mmp's? No, if none may be written. */
 bool ext4_zones_hit(const struct ext4_fs *fs, uint64_t block, uint64_t nr);
+/* May a file have @block for its own bookkeeping: pointers, extents, attributes? */
+static inline bool ext4_block_of_file(const struct ext4_fs *fs, uint64_t block)
+{
+	return ext4_blocks_ok(fs, block, 1) && !ext4_zones_hit(fs, block, 1);
+}
 void ext4_zones_free(struct ext4_fs *fs);

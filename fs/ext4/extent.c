@@ -55,7 +55,7 @@ static bool index_ok(const struct ext4_fs *fs, const struct ext4_extent_header *
 	for (uint32_t i = 0; i < n; i++) {
 		if (i && le32_to_cpu(x[i].lblk) <= le32_to_cpu(x[i - 1].lblk))
 			return false;
-		if (!ext4_blocks_ok(fs, index_leaf(&x[i]), 1))
+		if (!ext4_block_of_file(fs, index_leaf(&x[i])))
 			return false;
 	}
 	return true;

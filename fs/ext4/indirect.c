@@ -96,7 +96,7 @@ int ext4_indirect_map(struct ext4_inode *in, uint32_t lblk, uint32_t max, struct
 
 		if (!block)
 			return map_hole(map, 1ull << bits * level, p.index, max);
-		if (!ext4_blocks_ok(fs, block, 1))
+		if (!ext4_block_of_file(fs, block))
 			return ext4_corrupt(fs, "inode %u: indirect block %llu", in->ino,
 					    (unsigned long long)block);
 		buf = bcache_get(fs->bc, block);

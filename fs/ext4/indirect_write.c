@@ -22,7 +22,7 @@ static struct bcache_buf *pointers(struct ext4_op *op, struct ext4_inode *in, le
 	int err;
 
 	if (block) {
-		if (!ext4_blocks_ok(in->fs, block, 1))
+		if (!ext4_block_of_file(in->fs, block))
 			return ERR_PTR(ext4_corrupt(in->fs, "inode %u: indirect block %llu",
 						    in->ino, (unsigned long long)block));
 		return bcache_get(in->fs->bc, block);
@@ -216,7 +216,7 @@ static int remove_below(struct removal *r, le32_t *slot, unsigned int level, uin
 	bool empty;
 	int err;
 
-	if (!ext4_blocks_ok(r->in->fs, block, 1))
+	if (!ext4_block_of_file(r->in->fs, block))
 		return ext4_corrupt(r->in->fs, "inode %u: indirect block %llu", r->in->ino,
 				    (unsigned long long)block);
 	err = ext4_op_step(r->op, r->in);

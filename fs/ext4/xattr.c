@@ -89,7 +89,7 @@ static int load_block(struct ext4_inode *in, struct xattr_sets *s)
 
 	if (!in->file_acl)
 		return 0;
-	if (!ext4_blocks_ok(fs, in->file_acl, 1))
+	if (!ext4_block_of_file(fs, in->file_acl))
 		return -EUCLEAN;
 	s->buf = bcache_get(fs->bc, in->file_acl);
 	if (IS_ERR(s->buf)) {

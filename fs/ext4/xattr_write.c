@@ -134,7 +134,7 @@ int ext4_xattr_drop_block(struct ext4_op *op, struct ext4_inode *in)
 
 	if (!in->file_acl)
 		return 0;
-	if (!ext4_blocks_ok(in->fs, in->file_acl, 1))
+	if (!ext4_block_of_file(in->fs, in->file_acl))
 		return ext4_corrupt(in->fs, "inode %u: block of attributes", in->ino);
 	buf = bcache_get(in->fs->bc, in->file_acl);
 	if (IS_ERR(buf))
