@@ -329,6 +329,51 @@ bool rpc_poll(void)
 	return found;
 }
 
+#define SPIN_ANYWAY 16 /* one of so many waits polls, although they usually take too long */
+
+/* A wait that slept may have been long for that alone: now and then polling is tried. */
+static uint64_t spin_limit(struct rpc_spin *spin)
+{
+	const uint64_t cap = rpc_tune.spin_us * NSEC_PER_USEC;
+	const uint64_t usual = READ_ONCE(spin->usual_ns);
+
+	if (rpc_tune.completion == RPC_COMPLETION_INTERRUPT || !rpc_net.is_started)
+		return 0;
+	if (rpc_tune.completion == RPC_COMPLETION_POLL)
+		return cap;
+	if (usual <= cap)
+		return MIN(2 * usual + cap / 8, cap);
+	return spin->skipped++ % SPIN_ANYWAY ? 0 : cap;
+}
+
+bool rpc_poll_until(struct rpc_spin *spin, bool (*done)(void *arg), void *arg)
+{
+	const uint64_t start = time_now_ns(), limit = spin_limit(spin);
+
+	while (limit && !thread_waits_above(THREAD_PRIO_LOW)) {
+		for (int i = 0; i < 16; i++) {
+			if (done(arg)) {
+				counter_inc(&rpc_c_spins_won);
+				return true;
+			}
+			if (!rpc_poll())
+				cpu_relax();
+		}
+		if (time_now_ns() - start >= limit) {
+			counter_inc(&rpc_c_spins_lost);
+			break;
+		}
+	}
+	if (limit) /* the net thread may have put off arming, as somebody polled */
+		rpc_poll_before_sleep();
+	return done(arg);
+}
+
+void rpc_spin_waited(struct rpc_spin *spin, uint64_t ns)
+{
+	WRITE_ONCE(spin->usual_ns, rpc_low_average(READ_ONCE(spin->usual_ns), ns));
+}
+
 static void queue_arm(struct rpc_queue *q)
 {
 	/*
@@ -490,7 +535,8 @@ static void net_main(void *arg)
 			served_ns = time_now_ns();
 			if (serve_spin(q, served_ns))
 				continue;
-		} else if (may_be_lazy(q, &seen_activity)) {
+		}
+		if (may_be_lazy(q, &seen_activity)) {
 			const uint64_t lazy_end = time_after_ns(rpc_tune.lazy_us * NSEC_PER_USEC);
 
 			counter_inc(&rpc_c_lazy_sleeps);

@@ -415,7 +415,10 @@ static void backlogs_and_windows_are_bounded(struct ktest *t)
 
 /* --- doorbells ------------------------------------------------------------------------ */
 
-#define ROUNDS 300u
+#define ROUNDS       300u
+#define LARGE_ROUNDS 20u
+
+static uint8_t large[8192];
 
 /* Doorbells since @before, but for those of replies that waited in vain. */
 static uint64_t rung_since(uint64_t before)
@@ -450,6 +453,13 @@ static void dialogue_server(struct ktest *t)
 		sim_cmd("barrier %u 2", 2 + i);
 	}
 	EXPECT_EQ(t, counter("rpc.late_rings") - before, 1u);
+	/* Nor can answers like these bring a reply along. */
+	before = counter("rpc.late_rings");
+	for (uint32_t i = 0; i < LARGE_ROUNDS; i++) {
+		ASSERT_EQ(t, take(s, buf, sizeof(buf), MSG_WAITALL), (ssize_t)sizeof(buf));
+		ASSERT_EQ(t, give(s, large, sizeof(large), 0), (ssize_t)sizeof(large));
+	}
+	EXPECT_EQ(t, counter("rpc.late_rings") - before, 0u);
 	socket_drop(s);
 	socket_drop(l);
 	nothing_left(t);
@@ -475,6 +485,10 @@ static void dialogue_client(struct ktest *t)
 			pause_us(1000);
 		EXPECT_EQ(t, remote_outq(s), 0u);
 		sim_cmd("barrier %u 2", 2 + i);
+	}
+	for (uint32_t i = 0; i < LARGE_ROUNDS; i++) {
+		ASSERT_EQ(t, give(s, buf, sizeof(buf), 0), (ssize_t)sizeof(buf));
+		ASSERT_EQ(t, take(s, large, sizeof(large), MSG_WAITALL), (ssize_t)sizeof(large));
 	}
 	socket_drop(s);
 	nothing_left(t);

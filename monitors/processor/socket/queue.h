@@ -100,6 +100,8 @@ bool socket_writable(const struct socket *s);
  */
 typedef void message_fn(struct socket *s, struct socket_msg *m, const struct sock_msg *msg);
 ssize_t socket_recv_message(struct socket *s, struct socket_msg *m, message_fn *got);
+/* Need a reader not wait: are there bytes, an error, or the end? */
+bool socket_may_receive(const struct socket *s);
 /* Receive bytes of a stream. The same errnos; 0 at the end. */
 ssize_t socket_recv_stream(struct socket *s, struct socket_msg *m);
 /* Append bytes to the peer's queue. -EPIPE, -EAGAIN, -ERESTARTSYS, -ENOTCONN, -ENOBUFS. */

@@ -669,13 +669,15 @@ static int begin_receive_locked(struct remote_conn *c, const struct remote_messa
 	return 0;
 }
 
-void remote_answered_locked(struct remote_conn *c)
+void remote_answered_locked(struct remote_conn *c, uint32_t len)
 {
 	assert_spin_held(&c->lock);
-	if (!c->unanswered)
-		return;
+	/* A large one goes in another class of messages: no reply goes along with it. */
+	if (len > REMOTE_SMALL)
+		c->answers = 0;
+	else if (c->unanswered)
+		c->answers = MIN(c->answers + 1u, DIALOGUE);
 	c->unanswered = false;
-	c->answers = MIN(c->answers + 1u, DIALOGUE);
 }
 
 /* Bytes have come: is the program likely to answer them before more come? */

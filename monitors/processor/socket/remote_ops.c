@@ -117,7 +117,7 @@ static void end_filling(struct remote_conn *c, struct remote_buf *b, uint32_t n)
 	ASSERT(c->filling == b && n <= b->cap - b->len);
 	b->len += n;
 	if (n)
-		remote_answered_locked(c);
+		remote_answered_locked(c, b->len);
 	c->filling = NULL;
 	if (c->state == REMOTE_GONE)
 		remote_drop_bufs_locked(c);
@@ -238,6 +238,34 @@ void remote_bytes_consumed(struct socket *s)
 	remote_put(c);
 }
 
+static bool has_come(void *arg)
+{
+	return socket_may_receive(arg);
+}
+
+/* Of a dialogue the next bytes come soon: an interrupt and a wake-up would be most of the wait. */
+bool remote_poll_for_bytes(struct socket *s)
+{
+	struct remote_conn *c = remote_of(s);
+	bool there = false;
+
+	if (c) {
+		there = rpc_poll_until(&c->spin, has_come, s);
+		remote_put(c);
+	}
+	return there;
+}
+
+void remote_waited(struct socket *s, uint64_t ns)
+{
+	struct remote_conn *c = remote_of(s);
+
+	if (!c)
+		return;
+	rpc_spin_waited(&c->spin, ns);
+	remote_put(c);
+}
+
 /* --- state ------------------------------------------------------------------------------ */
 
 static int remote_shutdown(struct socket *s, unsigned int how)
@@ -341,5 +369,7 @@ const struct socket_ops remote_ops = {
 	.getsockopt = inet_getsockopt,
 	.outq = remote_outq,
 	.consumed = remote_bytes_consumed,
+	.poll_for_bytes = remote_poll_for_bytes,
+	.waited = remote_waited,
 	.release = remote_release,
 };

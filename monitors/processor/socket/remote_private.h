@@ -21,6 +21,7 @@
 
 #include <kernel/timer.h>
 #include <kernel/work.h>
+#include <net/rpc.h>
 
 #include "inet_private.h"
 #include "remote.h"
@@ -159,6 +160,7 @@ struct remote_conn {
 	uint64_t orphan_ns;  /* lock: closed, and reset then; 0: it is open */
 
 	uint8_t connect_reply[16], data_reply[8]; /* the calls under way */
+	struct rpc_spin spin;                     /* how long a reader waits for bytes */
 };
 
 /*
@@ -200,8 +202,8 @@ void remote_get(struct remote_conn *c);
 void remote_put(struct remote_conn *c);
 /* Send what may be sent. Polling. */
 void remote_kick(struct remote_conn *c);
-/* The program has sent bytes. */
-void remote_answered_locked(struct remote_conn *c) __must_hold(&c->lock);
+/* The program has sent bytes: @len wait in the buffer that they went to. */
+void remote_answered_locked(struct remote_conn *c, uint32_t len) __must_hold(&c->lock);
 /* The program has read: tell the peer, if that is worth a message. */
 void remote_consumed(struct remote_conn *c, struct socket *s);
 /* No more bytes come from @s; then, if @s is closed, it lets go of the connection. */
@@ -241,6 +243,8 @@ ssize_t remote_send_some(struct socket *s, struct remote_conn *c, struct socket_
 /* For the tables of operations of all families. */
 uint64_t remote_outq(struct socket *s);
 void remote_bytes_consumed(struct socket *s);
+bool remote_poll_for_bytes(struct socket *s);
+void remote_waited(struct socket *s, uint64_t ns);
 /* May a program that polls write? */
 bool remote_may_write(struct socket *s);
 /* @s is dead and in no table: let go of its connection, if it has one. */

@@ -109,6 +109,12 @@ struct socket_ops {
 	void (*put_control)(struct socket *s, const struct socket_msg *m, struct cmsg_sink *sink);
 	/* Bytes of a stream have left the queue, in the middle of recvmsg(). Optional. */
 	void (*consumed)(struct socket *s);
+	/*
+	 * Poll for bytes until socket_may_receive(); true: it may. NULL: no polling helps. Then
+	 * waited() says how long it took, with what was slept.
+	 */
+	bool (*poll_for_bytes)(struct socket *s);
+	void (*waited)(struct socket *s, uint64_t ns);
 	/* The last descriptor is closed: leave tables and peers, wake who waits. Required. */
 	void (*release)(struct socket *s);
 	/* The last reference is gone. Optional. */

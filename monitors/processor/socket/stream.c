@@ -123,7 +123,7 @@ ssize_t socket_send_stream(struct socket *s, struct socket_msg *m)
 
 /* --- receiving ----------------------------------------------------------------------- */
 
-static bool may_receive(const struct socket *s)
+bool socket_may_receive(const struct socket *s)
 {
 	return __atomic_load_n(&s->nr_queued, __ATOMIC_ACQUIRE) || READ_ONCE(s->error) ||
 	       (READ_ONCE(s->shut) & SOCKET_SHUT_RD);
@@ -133,11 +133,17 @@ static bool may_receive(const struct socket *s)
 static int wait_to_read(struct socket *s, uint64_t deadline)
 {
 	const uint64_t timeo = READ_ONCE(s->rcvtimeo_ns);
-	int err;
+	uint64_t start;
+	int err = 0;
 
 	if (!deadline)
 		return -EAGAIN;
-	err = wait_event_interruptible_timeout(&s->rd_wait, may_receive(s), deadline);
+	start = time_now_ns();
+	if (!s->ops->poll_for_bytes || !s->ops->poll_for_bytes(s))
+		err = wait_event_interruptible_timeout(&s->rd_wait, socket_may_receive(s),
+						       deadline);
+	if (s->ops->waited && !err)
+		s->ops->waited(s, time_now_ns() - start);
 	return err ? socket_wait_error(err, timeo) : 0;
 }
 

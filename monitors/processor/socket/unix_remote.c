@@ -366,7 +366,8 @@ static void remote_release(struct socket *s)
 	.size = sizeof(struct unix_socket), .bind = unix_bind, .listen = unix_listen,  \
 	.connect = unix_connect, .accept = socket_accept, .shutdown = remote_shutdown, \
 	.poll = remote_poll, .getname = unix_getname, .outq = remote_outq,             \
-	.release = remote_release, .destroy = unix_destroy
+	.release = remote_release, .destroy = unix_destroy,                            \
+	.poll_for_bytes = remote_poll_for_bytes, .waited = remote_waited
 
 static const struct socket_ops remote_stream_ops = {
 	.name = "unix-stream",

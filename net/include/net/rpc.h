@@ -106,6 +106,21 @@ struct rpc_sge {
  * completions and run what they cause.  Never sleeps.  True when there was something.
  */
 bool rpc_poll(void);
+
+/* How long something of a peer's is usually waited for. Zeroed at first; races do no harm. */
+struct rpc_spin {
+	uint64_t usual_ns;
+	uint32_t skipped;
+};
+
+/*
+ * For a thread that will sleep until @done(@arg): poll as long as that usually takes, at most
+ * rpc.spin_us, and while no other thread has a use for this CPU. True: it is done. It does not look
+ * for signals. Context: may sleep; no spinlock.
+ */
+bool rpc_poll_until(struct rpc_spin *spin, bool (*done)(void *arg), void *arg);
+/* It was waited for for @ns in all, by polling or not. */
+void rpc_spin_waited(struct rpc_spin *spin, uint64_t ns);
 /* Such a thread calls this before it sleeps, then checks its condition once more. */
 void rpc_poll_before_sleep(void);
 
