@@ -402,6 +402,36 @@ static void tell_locked(const char *what)
 	printf("%s: %ld kB locked\n", what, locked_kib());
 }
 
+/*
+ * Linux may refuse a call for a part that is locked and one that is not, which are two mappings
+ * there. Whether it does is not told: what is locked, and there, has to be the same then.
+ */
+static void part_moves(void)
+{
+	char *p = mmap(NULL, 16 * PAGE, RW, ANON, -1, 0), *q;
+	char *to = mmap(NULL, 32 * PAGE, RW, ANON, -1, 0);
+
+	CHECK(p != MAP_FAILED && to != MAP_FAILED);
+	CHECK(madvise(p, 16 * PAGE, MADV_NOHUGEPAGE) == 0 && mlock(p, PAGE) == 0);
+	q = mremap(p, 16 * PAGE, 17 * PAGE, MREMAP_MAYMOVE);
+	p = q != MAP_FAILED ? q : p;
+	printf("the first page is locked, and it grows: %d there\n", resident(p, 16));
+	tell_locked("grown");
+	q = mremap(p, 16 * PAGE, 16 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+	p = q != MAP_FAILED ? q : p;
+	tell_locked("moved");
+	call("unlocked there", munlock(p, PAGE));
+	tell_locked("unlocked");
+	CHECK(mlock(p + 4 * PAGE, 4 * PAGE) == 0);
+	q = mremap(p, 8 * PAGE, 8 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to + 16 * PAGE);
+	p = q != MAP_FAILED ? q : p;
+	tell_locked("its first half was not locked");
+	(void)!mremap(p, 6 * PAGE, 6 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to + 24 * PAGE);
+	tell_locked("a part of that moved");
+	CHECK(munlockall() == 0);
+	tell_locked("unlocked");
+}
+
 static void as_a_user(char *p)
 {
 	const struct rlimit lim = { 4 * PAGE, 4 * PAGE };
@@ -416,6 +446,9 @@ static void as_a_user(char *p)
 	call("a mapping beyond the limit", (long)mmap(NULL, PAGE, RW, ANON | MAP_LOCKED, -1, 0));
 	call("all", mlockall(MCL_CURRENT));
 	call("two less", munlock(p, 2 * PAGE));
+	CHECK(munlock(p, 8 * PAGE) == 0);
+	part_moves();
+	CHECK(mlock(p + 2 * PAGE, 2 * PAGE) == 0);
 	q = mmap(NULL, 2 * PAGE, RW, ANON | MAP_LOCKED, -1, 0);
 	call("a mapping within it", (long)q);
 	call("that grows", (long)mremap(q, 2 * PAGE, 3 * PAGE, MREMAP_MAYMOVE));

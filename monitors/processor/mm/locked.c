@@ -13,7 +13,7 @@
 #include "aspace.h"
 #include "kmem.h"
 
-#define SPARES 3 /* a move over a mapping cuts that range and the old one, and adds one */
+#define SPARES 3 /* a move over a mapping cuts that range, and splits two */
 
 int locked_prepare(struct aspace *as, bool adds)
 {
@@ -48,11 +48,39 @@ void locked_cut(struct aspace *as, vaddr_t start, vaddr_t end)
 
 void locked_move(struct aspace *as, vaddr_t from, uint64_t old_len, vaddr_t to, uint64_t new_len)
 {
-	const bool locked = locked_in(as, from, from + PAGE_SIZE) != 0;
+	const uint64_t had = locked_in(as, from, from + old_len);
+	const bool grows = locked_new(as, from, old_len, new_len) != 0;
+	uint64_t lost;
 
-	locked_cut(as, from, from + old_len);
-	if (locked)
-		locked_add(as, to, to + new_len);
+	if (!had)
+		return;
+	ranges_move(&as->locked.ranges, from, old_len, to, new_len);
+	lost = had - locked_in(as, to, to + MIN(old_len, new_len));
+	WRITE_ONCE(as->locked.nr_pages, as->locked.nr_pages - lost);
+	if (grows)
+		locked_add(as, to + old_len, to + new_len);
+}
+
+uint64_t locked_new(struct aspace *as, vaddr_t from, uint64_t old_len, uint64_t new_len)
+{
+	const vaddr_t end = from + old_len;
+
+	if (new_len <= old_len || !locked_in(as, end - PAGE_SIZE, end))
+		return 0;
+	return (new_len - old_len) >> PAGE_SHIFT;
+}
+
+bool locked_next(struct aspace *as, vaddr_t at, vaddr_t end, vaddr_t *from, vaddr_t *to)
+{
+	const struct addr_range *a;
+
+	assert_mutex_held(&as->map_lock);
+	a = ranges_behind(&as->locked.ranges, at);
+	if (!a || a->start >= end)
+		return false;
+	*from = MAX(a->start, at);
+	*to = MIN(a->end, end);
+	return true;
 }
 
 uint64_t locked_in(struct aspace *as, vaddr_t start, vaddr_t end)

@@ -31,8 +31,18 @@ int locked_prepare(struct aspace *as, bool adds) __must_check;
 void locked_add(struct aspace *as, vaddr_t start, vaddr_t end);
 /* It is not any more, or not mapped. */
 void locked_cut(struct aspace *as, vaddr_t start, vaddr_t end);
-/* The mapping at [from, +old_len) is at [to, +new_len) now: locked there if it was here. */
+/*
+ * The mapping at [from, +old_len) is at [to, +new_len) now: each page is locked there that was
+ * here, and the new ones as locked_new() says.
+ */
 void locked_move(struct aspace *as, vaddr_t from, uint64_t old_len, vaddr_t to, uint64_t new_len);
+/*
+ * The pages that a move locks beyond those that are: all new ones, if the last old one is locked.
+ * (On Linux a lock that ends within a mapping makes two of it, and only the last one can grow.)
+ */
+uint64_t locked_new(struct aspace *as, vaddr_t from, uint64_t old_len, uint64_t new_len);
+/* The first locked part of [at, end), if there is one. */
+bool locked_next(struct aspace *as, vaddr_t at, vaddr_t end, vaddr_t *from, vaddr_t *to);
 /* Pages of [start, end) that are locked. */
 uint64_t locked_in(struct aspace *as, vaddr_t start, vaddr_t end);
 

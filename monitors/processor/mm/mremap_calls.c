@@ -136,6 +136,7 @@ static long duplicate(struct aspace *as, const struct move_request *req, uint32_
 
 static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flags)
 {
+	uint64_t locks;
 	vaddr_t addr;
 	int err;
 
@@ -151,9 +152,8 @@ static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flag
 		if (req->new_len == req->old_len)
 			return (long)req->old_addr;
 	}
-	if (req->new_len > req->old_len &&
-	    locked_in(as, req->old_addr, req->old_addr + PAGE_SIZE) &&
-	    locked_check(as, (req->new_len - req->old_len) >> PAGE_SHIFT))
+	locks = locked_new(as, req->old_addr, req->old_len, req->new_len);
+	if (locks && locked_check(as, locks))
 		return -EAGAIN;
 	err = leave_leases(as, req, flags & MREMAP_FIXED);
 	if (err)
@@ -172,6 +172,22 @@ static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flag
 	return move(as, req);
 }
 
+/* Pages that have moved may have to be fetched again; those that are new are there at once. */
+static void touch_again(struct aspace *as, vaddr_t at, vaddr_t end)
+{
+	vaddr_t start, stop = at;
+	bool found;
+
+	do {
+		if (mutex_lock_killable(&as->map_lock))
+			return;
+		found = locked_next(as, stop, end, &start, &stop);
+		mutex_unlock(&as->map_lock);
+		if (found)
+			locked_touch(start, stop - start, false);
+	} while (found && stop < end);
+}
+
 /* mremap(old_addr, old_len, new_len, flags, new_addr) */
 long sys_mremap(const struct syscall_args *args)
 {
@@ -182,7 +198,6 @@ long sys_mremap(const struct syscall_args *args)
 		.new_len = args->a[2],
 	};
 	const uint32_t flags = (uint32_t)args->a[3];
-	bool locks = false;
 	struct vma v;
 	long ret;
 
@@ -217,11 +232,8 @@ long sys_mremap(const struct syscall_args *args)
 		ret = layout_prepare(as, false, false);
 	if (!ret)
 		ret = do_mremap(as, &req, flags);
-	/* Pages that have moved may have to be fetched again. */
-	if (ret > 0)
-		locks = locked_in(as, (vaddr_t)ret, (vaddr_t)ret + req.new_len) != 0;
 	mutex_unlock(&as->map_lock);
-	if (locks)
-		locked_touch((vaddr_t)ret, req.new_len, false);
+	if (ret > 0 && READ_ONCE(as->locked.nr_pages))
+		touch_again(as, (vaddr_t)ret, (vaddr_t)ret + req.new_len);
 	return ret;
 }
