@@ -43,6 +43,11 @@ void file_put(struct file *f)
 {
 }
 
+int file_may_share(const struct file *f)
+{
+	return 0;
+}
+
 bool commit_is_strict(void)
 {
 	return false;

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -57,6 +58,28 @@ static void make(const char *path)
 	close(fd);
 }
 
+static void mapped(const char *what, int fd, int prot, int flags)
+{
+	void *at = mmap(NULL, 4096, prot, flags, fd, 0);
+
+	call(what, at == MAP_FAILED ? -1 : 0);
+	if (at != MAP_FAILED)
+		munmap(at, 4096);
+}
+
+static void mappings(const char *file, int flags)
+{
+	const int fd = open(file, flags);
+
+	if (fd < 0)
+		return;
+	mapped("shared, to write", fd, PROT_READ | PROT_WRITE, MAP_SHARED);
+	mapped("the same, validated", fd, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE);
+	mapped("shared, to read", fd, PROT_READ, MAP_SHARED);
+	mapped("private", fd, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	close(fd);
+}
+
 /* Everything that changes a file, or its names. */
 static void changes(const char *file)
 {
@@ -94,6 +117,8 @@ static void changes(const char *file)
 		call("O_NONBLOCK", fcntl(fd, F_SETFL, O_APPEND | O_NONBLOCK));
 		close(fd);
 	}
+	mappings(file, O_RDONLY);
+	mappings(file, O_RDWR | O_APPEND);
 	if (stat(file, &st) == 0)
 		printf("%lld bytes\n", (long long)st.st_size);
 }
@@ -158,6 +183,8 @@ static void rights(void)
 
 int main(int argc, char **argv)
 {
+	int fd;
+
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	CHECK(argc == 2 && mkdir(argv[1], 0755) == 0 && chdir(argv[1]) == 0);
 	make("file");
@@ -166,10 +193,14 @@ int main(int argc, char **argv)
 	CHECK(mkdir("dir", 0755) == 0 && mkdir("dir/sub", 0755) == 0);
 	make("dir/file");
 	rights();
+	fd = open("file", O_RDWR);
+	CHECK(fd >= 0);
 	call("immutable", set("file", IMMUTABLE));
 	printf("flags %x\n", flags_of("file"));
 	changes("file");
 	call("append only", set("file", APPEND));
+	mapped("open from before", fd, PROT_READ | PROT_WRITE, MAP_SHARED);
+	close(fd);
 	changes("file");
 	call("both", set("file", GUARDED));
 	opened("to append", "file", O_WRONLY | O_APPEND);

@@ -199,22 +199,24 @@ static int map_flags(uint32_t flags, uint32_t *out)
 
 static int check_file(const struct file *f, uint32_t prot, uint32_t flags)
 {
+	const bool shared = (flags & MAP_TYPE) != MAP_PRIVATE;
+	int err;
+
 	if (f->flags & O_PATH)
 		return -EBADF;
 	if (!file_readable(f))
 		return -EACCES;
 	if (f->ops->maps_zeroes)
-		return (flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE) && !file_writable(f)
-			       ? -EACCES
-			       : 0;
+		return shared && (prot & PROT_WRITE) && !file_writable(f) ? -EACCES : 0;
+	err = shared ? file_may_share(f) : 0;
+	if (err)
+		return err;
 	if (!f->object)
 		return -ENODEV;
 	if ((prot & PROT_EXEC) && file_noexec(f))
 		return -EPERM;
 	/* A file of a read-only mount is not open for writing. */
-	if ((flags & MAP_TYPE) != MAP_PRIVATE && (prot & PROT_WRITE) && !file_writable(f))
-		return -EACCES;
-	return 0;
+	return shared && (prot & PROT_WRITE) && !file_writable(f) ? -EACCES : 0;
 }
 
 /* Memory of the mapping's own: an object if it is shared. */

@@ -111,6 +111,11 @@ int anon_stat(struct file *f, struct file_attr *attr);
 void file_change_flags(struct file *f, uint32_t clear, uint32_t set);
 /* Is it a file of a file system, or seen by a mount, whose files cannot be executed? */
 bool file_noexec(const struct file *f);
+/*
+ * May a mapping of it be shared? -EACCES: it is append only and open for writing, and its bytes
+ * could be changed, if not now then after mprotect(); or why its attributes are not known.
+ */
+int file_may_share(const struct file *f) __must_check;
 /* Open files of the node, and how many there may be. */
 uint64_t file_count(void);
 uint64_t file_max(void);

@@ -44,6 +44,19 @@ static int set_flags(struct inode *inode, uint32_t flags)
 	return inode->ops->setattr(inode, &ch);
 }
 
+int file_may_share(const struct file *f)
+{
+	struct file_attr attr;
+	int err;
+
+	if (!file_writable(f) || !f->inode || !f->inode->type->keeps_flags)
+		return 0;
+	err = inode_getattr(f->inode, &attr);
+	if (err)
+		return err;
+	return attr.attrs & STATX_ATTR_APPEND ? -EACCES : 0;
+}
+
 long file_flags_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 {
 	struct file_attr attr;
