@@ -342,7 +342,8 @@ static bool setattr_req_is_valid(const struct ps_setattr_req *r)
 	if (!r->valid || r->valid & ~(uint32_t)PS_SET_ALL || r->mode & ~PERMISSIONS)
 		return false;
 	if (r->flags & ~(uint64_t)PROTO_ATTRS ||
-	    ((r->valid & PS_SET_FLAGS) && r->valid != PS_SET_FLAGS))
+	    ((r->valid & (PS_SET_FLAGS | PS_SET_GUARDED)) &&
+	     (r->valid & ~(uint32_t)PS_SET_GUARDED) != PS_SET_FLAGS))
 		return false;
 	/* A time is given or it is now; and only a size comes with an open file. */
 	if ((r->valid & PS_SET_ATIME && r->valid & PS_SET_ATIME_NOW) ||

@@ -419,6 +419,47 @@ static void attributes(struct ktest *t)
 	rig_free(r);
 }
 
+/* The owner had looked before another made the file immutable. */
+static void flags_are_not_undone(struct ktest *t)
+{
+	static const struct {
+		uint32_t uid, valid, flags;
+		int want;
+	} cases[] = {
+		{ 1000, PS_SET_FLAGS, STATX_ATTR_NODUMP, 0 },
+		{ 1000, PS_SET_FLAGS, STATX_ATTR_APPEND, -EPERM },
+		{ 1001, PS_SET_FLAGS | PS_SET_GUARDED, STATX_ATTR_APPEND, -EPERM },
+		{ 1000, PS_SET_FLAGS | PS_SET_GUARDED, STATX_ATTR_APPEND, 0 },
+		{ 1000, PS_SET_FLAGS, STATX_ATTR_APPEND | STATX_ATTR_NODUMP, 0 },
+		{ 1000, PS_SET_FLAGS, STATX_ATTR_NODUMP, -EPERM },
+		{ 0, PS_SET_FLAGS | PS_SET_GUARDED, STATX_ATTR_IMMUTABLE, 0 },
+		{ 1000, PS_SET_FLAGS, 0, -EPERM },
+		{ 0, PS_SET_FLAGS, 0, -EPERM }, /* without the capability */
+		{ 1000, PS_SET_FLAGS, STATX_ATTR_IMMUTABLE, 0 },
+	};
+	struct rig *r = rig_new();
+	struct proto_attr f, got;
+
+	ASSERT_TRUE(t, r);
+	ASSERT_EQ(t, make(r, &root, "f", 0100644, &f), 0);
+	ASSERT_EQ(t,
+		  set_attr(r, &f.file, (struct ps_setattr_req){ .valid = PS_SET_UID, .uid = 1000 },
+			   &f),
+		  0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		r->uid = r->gid = cases[i].uid;
+		EXPECT_EQ(t,
+			  set_attr(r, &f.file,
+				   (struct ps_setattr_req){ .valid = cases[i].valid,
+							    .flags = cases[i].flags },
+				   &got),
+			  cases[i].want);
+		if (!cases[i].want)
+			EXPECT_EQ(t, got.attrs, cases[i].flags);
+	}
+	rig_free(r);
+}
+
 static void a_read_only_mount(struct ktest *t)
 {
 	struct rig *r = rig_new();
@@ -804,6 +845,7 @@ static const struct ktest_case change_cases[] = {
 	KTEST(renaming),
 	KTEST(permission_in_directories),
 	KTEST(attributes),
+	KTEST(flags_are_not_undone),
 	KTEST(a_read_only_mount),
 	KTEST(extended_attributes),
 	KTEST(a_repeated_change_is_done_once),

@@ -459,6 +459,8 @@ static int op_setattr(struct fs_inode *in, const struct fs_attr *attr, const str
 		s->gid = attr->gid;
 	if (attr->mask & FS_SET_SIZE)
 		s->size = attr->size;
+	if (attr->mask & FS_SET_FLAGS)
+		s->attrs = attr->flags;
 	if (attr->mask & FS_SET_ATIME)
 		s->atime = attr->atime;
 	if (attr->mask & FS_SET_MTIME)

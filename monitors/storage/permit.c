@@ -102,6 +102,21 @@ static int check_size(const struct fs_cred *cred, const struct fs_stat *file,
 	return req->valid & PS_SET_BY_OPEN_FILE ? 0 : access_to(cred, file, FS_MAY_WRITE);
 }
 
+/*
+ * The sender has looked for the capability, and may have compared with flags that have changed
+ * since.
+ */
+static int check_flags(const struct fs_cred *cred, const struct fs_stat *file,
+		       const struct ps_setattr_req *req)
+{
+	const uint32_t guarded = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND;
+
+	if (!owns(cred, file))
+		return -EPERM;
+	return ((req->flags ^ file->attrs) & guarded) && !(req->valid & PS_SET_GUARDED) ? -EPERM
+											: 0;
+}
+
 /* The owner sets times as it likes; another user that may write the file makes them now. */
 static int check_times(const struct fs_cred *cred, const struct fs_stat *file,
 		       const struct ps_setattr_req *req)
@@ -149,10 +164,9 @@ int permit_setattr(const struct fs_cred *cred, const struct fs_stat *file,
 	struct fs_attr a = { .uid = req->uid, .gid = req->gid, .size = req->size };
 	int err;
 
-	/* Its processor has looked for the capability that most flags want. */
 	if (req->valid & PS_SET_FLAGS) {
 		*out = (struct fs_attr){ .mask = FS_SET_FLAGS, .flags = (uint32_t)req->flags };
-		return owns(cred, file) ? 0 : -EPERM;
+		return check_flags(cred, file, req);
 	}
 	if (file->attrs & STATX_ATTR_IMMUTABLE)
 		return -EPERM;

@@ -730,6 +730,31 @@ static void lists_and_modes_agree(struct ktest *t)
 	end_account(t);
 }
 
+/* The owner had looked before another made the file immutable. */
+static void flags_are_not_undone(struct ktest *t)
+{
+	static const struct attr_change cases[] = {
+		{ .valid = ATTR_FLAGS, .flags = STATX_ATTR_NODUMP },
+		{ .valid = ATTR_FLAGS | ATTR_GUARDED, .flags = STATX_ATTR_IMMUTABLE },
+		{ .valid = ATTR_FLAGS, .flags = 0 },
+		{ .valid = ATTR_FLAGS, .flags = STATX_ATTR_APPEND },
+		{ .valid = ATTR_FLAGS, .flags = STATX_ATTR_IMMUTABLE | STATX_ATTR_NODUMP },
+		{ .valid = ATTR_FLAGS | ATTR_GUARDED, .flags = 0 },
+	};
+	static const int want[] = { 0, 0, -EPERM, -EPERM, 0, 0 };
+	struct file_attr attr = { 0 };
+
+	begin_account();
+	setup(t, 1000);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		EXPECT_EQ(t, tmpfs_setattr(root, &cases[i]), want[i]);
+		EXPECT_EQ(t, tmpfs_getattr(root, &attr), 0);
+		EXPECT_EQ(t, attr.attrs == cases[i].flags, !want[i]);
+	}
+	teardown(t);
+	end_account(t);
+}
+
 static const struct ktest_case tmpfs_cases[] = {
 	KTEST(entries_come_and_go),
 	KTEST(a_name_that_changed_is_looked_up_again),
@@ -740,6 +765,7 @@ static const struct ktest_case tmpfs_cases[] = {
 	KTEST(random_changes_keep_the_tree_whole),
 	KTEST(the_program_is_charged),
 	KTEST(lists_and_modes_agree),
+	KTEST(flags_are_not_undone),
 	KTEST(a_dropped_one_goes_with_its_last_inode),
 	KTEST(options_are_checked),
 	{ 0 },

@@ -28,6 +28,7 @@ static_assert((int)STORAGE_SET_MODE == (int)PS_SET_MODE, "the same");
 static_assert((int)STORAGE_SET_MTIME_NOW == (int)PS_SET_MTIME_NOW, "the same");
 static_assert((int)STORAGE_SET_BY_OPEN_FILE == (int)PS_SET_BY_OPEN_FILE, "the same");
 static_assert((int)STORAGE_SET_FLAGS == (int)PS_SET_FLAGS, "the same");
+static_assert((int)STORAGE_SET_GUARDED == (int)PS_SET_GUARDED, "the same");
 static_assert((int)STORAGE_CLOSE_MAX == (int)PS_CLOSE_MAX, "the same");
 
 /* The longest request but PS_SETXATTR: fixed part, groups, a name and a target. */

@@ -70,7 +70,8 @@ enum storage_set {
 	STORAGE_SET_ATIME_NOW = 1 << 6, /* the storage node's time */
 	STORAGE_SET_MTIME_NOW = 1 << 7,
 	STORAGE_SET_BY_OPEN_FILE = 1 << 8, /* the caller has it open for writing */
-	STORAGE_SET_FLAGS = 1 << 9,        /* alone */
+	STORAGE_SET_FLAGS = 1 << 9,        /* alone, or with: */
+	STORAGE_SET_GUARDED = 1 << 10,     /* the caller may change immutable and append only */
 };
 struct storage_attr {
 	uint32_t set; /* enum storage_set */

@@ -317,12 +317,30 @@ static int change_size(struct tmpfs_inode *ti, uint64_t size)
 	return err;
 }
 
+/* The change that another made since the caller looked is not undone without the capability. */
+static int set_flags(struct tmpfs_inode *ti, const struct attr_change *ch)
+{
+	int err = 0;
+
+	spin_lock(&ti->attr_lock);
+	if (!(ch->valid & ATTR_GUARDED) && ((ch->flags ^ ti->attrs) & FLAGS_GUARDED)) {
+		err = -EPERM;
+	} else {
+		ti->attrs = ch->flags;
+		ti->ctime = now();
+	}
+	spin_unlock(&ti->attr_lock);
+	return err;
+}
+
 int tmpfs_setattr(struct inode *inode, const struct attr_change *ch)
 {
 	struct tmpfs_inode *ti = tmpfs_inode(inode);
 	const struct fs_time t = now();
 	int err;
 
+	if (ch->valid & ATTR_FLAGS)
+		return set_flags(ti, ch);
 	if (ch->valid & ATTR_SIZE) {
 		if (inode->mode != S_IFREG)
 			return -EINVAL;
@@ -340,8 +358,6 @@ int tmpfs_setattr(struct inode *inode, const struct attr_change *ch)
 		ti->uid = ch->uid;
 	if (ch->valid & ATTR_GID)
 		ti->gid = ch->gid;
-	if (ch->valid & ATTR_FLAGS)
-		ti->attrs = ch->flags;
 	if (ch->valid & ATTR_ATIME)
 		ti->atime = ch->atime;
 	if (ch->valid & ATTR_MTIME)

@@ -26,7 +26,6 @@ static bool has_flags(const struct inode *inode)
 
 static int set_flags(struct inode *inode, uint32_t flags)
 {
-	const uint32_t guarded = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND;
 	struct attr_change ch = { .valid = ATTR_FLAGS, .flags = flags };
 	struct file_attr attr;
 	struct fs_cred cred;
@@ -37,7 +36,9 @@ static int set_flags(struct inode *inode, uint32_t flags)
 	process_cred(&cred);
 	if (cred.uid != attr.uid && !capable(CAP_FOWNER))
 		return -EPERM;
-	if (((flags ^ attr.attrs) & guarded) && !capable(CAP_LINUX_IMMUTABLE))
+	if (capable(CAP_LINUX_IMMUTABLE))
+		ch.valid |= ATTR_GUARDED;
+	else if ((flags ^ attr.attrs) & FLAGS_GUARDED)
 		return -EPERM;
 	if (flags & ~FILE_ATTRS)
 		return -EOPNOTSUPP;

@@ -129,7 +129,12 @@ enum attr_valid {
 	/* Beside these two: the time that is given is that of now. */
 	ATTR_ATIME_NOW = 1 << 6,
 	ATTR_MTIME_NOW = 1 << 7,
-	ATTR_FLAGS = 1 << 8, /* alone; fs_type.keeps_flags */
+	ATTR_FLAGS = 1 << 8, /* alone, or with the next one; fs_type.keeps_flags */
+	/*
+	 * The caller has the capability to change flags that are immutable and append only; without
+	 * it the file system compares them with what it has: -EPERM.
+	 */
+	ATTR_GUARDED = 1 << 9,
 };
 
 struct attr_change {
@@ -335,10 +340,12 @@ int inode_getattr(struct inode *inode, struct file_attr *attr) __must_check;
  * is not mounted.
  */
 int mount_writable(const struct mount *mt, const struct inode *inode) __must_check;
+#define FLAGS_GUARDED (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND)
+
 /* Neither its contents, but perhaps behind their end, nor its name may change. */
 static inline bool attr_is_fixed(const struct file_attr *attr)
 {
-	return attr->attrs & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND);
+	return attr->attrs & FLAGS_GUARDED;
 }
 /*
  * May @cred use @inode, which is behind mount @mt or NULL, and whose attributes are @attr, as

@@ -189,6 +189,8 @@ static uint32_t what_to_set(uint32_t valid)
 		set |= valid & ATTR_MTIME_NOW ? STORAGE_SET_MTIME_NOW : STORAGE_SET_MTIME;
 	if (valid & ATTR_FLAGS)
 		set |= STORAGE_SET_FLAGS;
+	if (valid & ATTR_GUARDED)
+		set |= STORAGE_SET_GUARDED;
 	return set;
 }
 

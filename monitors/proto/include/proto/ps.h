@@ -253,8 +253,10 @@ enum ps_setattr_valid {
 	PS_SET_MTIME_NOW = 1 << 7,
 	/* Of the size: the caller has the file open for writing, which was checked at open. */
 	PS_SET_BY_OPEN_FILE = 1 << 8,
-	PS_SET_FLAGS = 1 << 9, /* alone */
-	PS_SET_ALL = 1023,
+	PS_SET_FLAGS = 1 << 9, /* alone, or with: */
+	/* The caller has the capability to change those that are immutable and append only. */
+	PS_SET_GUARDED = 1 << 10,
+	PS_SET_ALL = 2047,
 };
 
 /* PS_SETATTR: then the groups.  Reply: struct proto_attr_wire of the file. */
