@@ -13,6 +13,7 @@
 #include <mm/slab.h>
 
 #define GRANTED 0x100u /* a list has said */
+#define TRIES   8      /* of reading attributes and list while they change */
 
 int64_t fs_posix_acl(struct fs_inode *in, const char *name, void *buf)
 {
@@ -32,6 +33,41 @@ int64_t fs_posix_acl(struct fs_inode *in, const char *name, void *buf)
 	return err ? 0 : len;
 }
 
+static bool same_rights(const struct fs_stat *a, const struct fs_stat *b)
+{
+	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
+}
+
+static bool same_time(const struct fs_stat *a, const struct fs_stat *b)
+{
+	return a->ctime.sec == b->ctime.sec && a->ctime.nsec == b->ctime.nsec;
+}
+
+/*
+ * The access list, as fs_posix_acl().  Without one the mode says all, but not that of *@out from
+ * before: its bits of the group may be the mask of a list that has gone since.  So *@out becomes
+ * what it was both before and after.
+ */
+static int64_t read_list(struct fs_inode *in, const struct fs_cred *cred, void *buf,
+			 struct fs_stat *out)
+{
+	struct fs_stat old;
+	int64_t len;
+
+	for (int i = 0; i < TRIES; i++) {
+		len = fs_posix_acl(in, POSIX_ACL_ACCESS, buf);
+		if (len)
+			return len;
+		old = *out;
+		fs_inode_stat(in, out);
+		if ((same_rights(&old, out) && same_time(&old, out)) || !out->acl ||
+		    !posix_acl_matters(cred, out->mode, out->uid))
+			return 0;
+	}
+	/* A file that is written all the time changes in nothing but its times. */
+	return same_rights(&old, out) ? 0 : -EACCES;
+}
+
 /* The attributes, with what a list grants of the wants from @first to @last. */
 static int stat_with(struct fs_inode *in, const struct fs_cred *cred, uint32_t first, uint32_t last,
 		     struct fs_stat *out)
@@ -45,7 +81,7 @@ static int stat_with(struct fs_inode *in, const struct fs_cred *cred, uint32_t f
 	acl = kmalloc(POSIX_ACL_MAX);
 	if (!acl)
 		return -ENOMEM;
-	len = fs_posix_acl(in, POSIX_ACL_ACCESS, acl);
+	len = read_list(in, cred, acl, out);
 	for (uint32_t want = first; len > 0 && want <= last; want++) {
 		if (!posix_acl_access(cred, out->gid, want, acl, (size_t)len))
 			out->granted |= (uint16_t)(1u << want);

@@ -3,6 +3,8 @@
  * tmpfs: entries, links, renames and positions, with every allocation failing once; then random
  * changes, the whole tree being checked after each.
  */
+#include <pthread.h>
+
 #include <abi/xattr.h>
 #include <fs/acl.h>
 #include <lib/err.h>
@@ -730,6 +732,52 @@ static void lists_and_modes_agree(struct ktest *t)
 	end_account(t);
 }
 
+/* That of one that says no more than the mode. */
+static const uint8_t list_of_mode[] = {
+	2, 0, 0,   0,   1,   0,   7,  0, 255, 255, 255, 255, 4,   0,
+	5, 0, 255, 255, 255, 255, 32, 0, 1,   0,   255, 255, 255, 255,
+};
+
+static int lists_done;
+
+static void *read_attributes(void *wrong)
+{
+	struct file_attr attr = { 0 };
+
+	while (!__atomic_load_n(&lists_done, __ATOMIC_ACQUIRE)) {
+		(void)!tmpfs_getattr(root, &attr);
+		if (attr.acl != ((attr.mode & 070) == 070))
+			++*(unsigned int *)wrong;
+	}
+	return NULL;
+}
+
+/* The group's bits are a mask's while there is a list, and are nobody's rights then. */
+static void lists_and_modes_change_at_once(struct ktest *t)
+{
+	unsigned int wrong = 0;
+	pthread_t reader;
+
+	setup(t, 1000);
+	ASSERT_EQ(t, tmpfs_setxattr(root, POSIX_ACL_ACCESS, list_of_mode, sizeof(list_of_mode), 0),
+		  0);
+	__atomic_store_n(&lists_done, 0, __ATOMIC_RELEASE);
+	ASSERT_EQ(t, pthread_create(&reader, NULL, read_attributes, &wrong), 0);
+	for (int i = 0; i < 20000; i++) {
+		const bool user = i % 2;
+
+		EXPECT_EQ(t,
+			  tmpfs_setxattr(root, POSIX_ACL_ACCESS, user ? list_of_user : list_of_mode,
+					 user ? sizeof(list_of_user) : sizeof(list_of_mode), 0),
+			  0);
+	}
+	__atomic_store_n(&lists_done, 1, __ATOMIC_RELEASE);
+	pthread_join(reader, NULL);
+	EXPECT_EQ(t, wrong, 0u);
+	ASSERT_EQ(t, tmpfs_setxattr(root, POSIX_ACL_ACCESS, NULL, 0, 0), 0);
+	teardown(t);
+}
+
 /* The owner had looked before another made the file immutable. */
 static void flags_are_not_undone(struct ktest *t)
 {
@@ -765,6 +813,7 @@ static const struct ktest_case tmpfs_cases[] = {
 	KTEST(random_changes_keep_the_tree_whole),
 	KTEST(the_program_is_charged),
 	KTEST(lists_and_modes_agree),
+	KTEST(lists_and_modes_change_at_once),
 	KTEST(flags_are_not_undone),
 	KTEST(a_dropped_one_goes_with_its_last_inode),
 	KTEST(options_are_checked),

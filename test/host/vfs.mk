@@ -2,8 +2,8 @@
 # Walks, mounts and the inodes of storage nodes, beside a storage node that lies.
 prog-y      += vfs
 vfs-objs    := monitors/processor/account/account.o monitors/processor/client/change.o \
-	$(addprefix monitors/processor/vfs/,fs_state.o mount.o mount_copy.o mount_table.o) \
-	$(addprefix monitors/processor/vfs/,storagefs.o) \
+	$(addprefix monitors/processor/vfs/,attr_access.o fs_state.o mount.o mount_copy.o) \
+	$(addprefix monitors/processor/vfs/,mount_table.o storagefs.o) \
 	$(addprefix monitors/processor/vfs/,storagefs_change.o storagefs_handle.o \
 		storagefs_xattr.o walk.o) \
 	$(addprefix monitors/proto/,ps.o ps_change.o ps_lock.o types.o) test/host/vfs_alone.o \
@@ -13,7 +13,7 @@ vfs-exclude := fs/%_test.o
 
 # Changes from the processor's inodes to a file system in memory, and back.
 prog-y        += files
-files-objs    := $(addprefix monitors/processor/vfs/,fs_state.o mount.o mount_copy.o \
+files-objs    := $(addprefix monitors/processor/vfs/,attr_access.o fs_state.o mount.o mount_copy.o \
 		mount_table.o storagefs.o \
 		storagefs_change.o storagefs_handle.o \
 		storagefs_xattr.o walk.o) \

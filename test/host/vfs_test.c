@@ -683,6 +683,68 @@ static void writers_and_read_only_exclude_each_other(struct ktest *t)
 	EXPECT_EQ(t, unmount_made(mt, false), 0);
 }
 
+/* --- a list that goes while it is asked ---------------------------------------------------- */
+
+/* After its list has been asked for, the file is so. */
+struct step {
+	bool acl;
+	uint32_t mode;
+};
+
+static struct {
+	struct file_attr attr;
+	const struct step *steps;
+	size_t nr, at;
+} listed;
+
+static int listed_getattr(struct inode *inode, struct file_attr *attr)
+{
+	*attr = listed.attr;
+	return 0;
+}
+
+static ssize_t listed_getxattr(struct inode *inode, const char *name, void *buf, size_t size)
+{
+	const struct step *s = &listed.steps[listed.at++ % listed.nr];
+
+	listed.attr.acl = s->acl;
+	listed.attr.mode = S_IFREG | s->mode;
+	listed.attr.ctime.nsec++;
+	return -ENODATA;
+}
+
+/* As a member of the group of a file that was of 0770 and had a list. */
+static int asked(const struct step *steps, size_t nr, uint32_t access)
+{
+	static const struct inode_ops ops = { .getattr = listed_getattr,
+					      .getxattr = listed_getxattr };
+	static const struct fs_type type = { .name = "listed" };
+	static const struct fs_cred cred = { .uid = 1000, .gid = 50 };
+	struct inode inode = { .ops = &ops, .type = &type, .mode = S_IFREG };
+	const struct file_attr was = { .mode = S_IFREG | 0770, .uid = 1, .gid = 50, .acl = true };
+
+	listed.attr = was;
+	listed.steps = steps;
+	listed.nr = nr;
+	listed.at = 0;
+	return attr_access(&cred, &inode, &was, access);
+}
+
+static void a_mask_is_nobodys_right(struct ktest *t)
+{
+	static const struct step gone[] = { { false, 0740 } };
+	static const struct step other[] = { { true, 0740 } };
+	static const struct step default_only[] = { { true, 0770 } };
+	static const struct step for_ever[] = { { true, 0770 }, { true, 0760 } };
+
+	EXPECT_EQ(t, asked(gone, 1, FS_MAY_READ), 0);
+	EXPECT_EQ(t, asked(gone, 1, FS_MAY_WRITE), -EACCES);
+	EXPECT_EQ(t, asked(other, 1, FS_MAY_READ), 0);
+	EXPECT_EQ(t, asked(other, 1, FS_MAY_WRITE), -EACCES);
+	EXPECT_EQ(t, asked(default_only, 1, FS_MAY_WRITE), 0);
+	EXPECT_EQ(t, asked(for_ever, 2, FS_MAY_READ), -EACCES);
+}
+
 static const struct ktest_case vfs_cases[] = {
 	KTEST(a_covered_name_that_fails_is_left_out),
 	KTEST(names_of_attributes_have_an_end),
@@ -695,6 +757,7 @@ static const struct ktest_case vfs_cases[] = {
 	KTEST(mount_points_of_a_storage_node_have_an_end),
 	KTEST(a_mounted_root_is_not_its_parents),
 	KTEST(writers_and_read_only_exclude_each_other),
+	KTEST(a_mask_is_nobodys_right),
 	{ 0 },
 };
 static const struct ktest_suite vfs_suite = { .name = "vfs.hostile", .cases = vfs_cases };

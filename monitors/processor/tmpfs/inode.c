@@ -275,8 +275,8 @@ int tmpfs_getattr(struct inode *inode, struct file_attr *attr)
 	attr->file.ino = ti->ino;
 	attr->nlink = READ_ONCE(ti->nlink);
 	attr->rdev = ti->rdev;
-	attr->acl = READ_ONCE(ti->acl);
 	spin_lock(&ti->attr_lock);
+	attr->acl = ti->acl;
 	attr->mode = ti->mode;
 	attr->uid = ti->uid;
 	attr->gid = ti->gid;

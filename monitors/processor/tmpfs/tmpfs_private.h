@@ -86,7 +86,7 @@ struct tmpfs_inode {
 	uint64_t nr_entries;
 
 	struct list_head xattrs; /* fs->lock */
-	bool acl;                /* fs->lock, read without it: there is a list among them */
+	bool acl; /* there is a list among them: fs->lock and attr_lock; read without them */
 
 	char *target; /* const: links */
 	size_t target_len;

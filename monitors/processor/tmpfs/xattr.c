@@ -71,22 +71,6 @@ static bool is_list(const char *name)
 	return posix_acl_is_name(name, strlen(name));
 }
 
-/* Put @x, or nothing, in the place of @old, which may be NULL, and is the caller's then. */
-static void replace_locked(struct tmpfs_inode *ti, struct tmpfs_xattr *old, struct tmpfs_xattr *x)
-	__must_hold(&ti->fs->lock)
-{
-	bool acl = false;
-
-	assert_mutex_held(&ti->fs->lock);
-	if (old)
-		list_del(&old->link);
-	if (x)
-		list_add_tail(&x->link, &ti->xattrs);
-	list_for_each_entry(x, &ti->xattrs, link)
-		acl = acl || is_list(x->name);
-	WRITE_ONCE(ti->acl, acl);
-}
-
 /* An access list takes set-group-id from a file whose group the caller is not in. */
 static uint32_t mode_for_list_locked(const struct tmpfs_inode *ti, uint32_t bits)
 	__must_hold(&ti->attr_lock)
@@ -97,6 +81,29 @@ static uint32_t mode_for_list_locked(const struct tmpfs_inode *ti, uint32_t bits
 	assert_spin_held(&ti->attr_lock);
 	process_cred(&cred);
 	return fs_in_group(&cred, ti->gid) || !cred.uid ? mode : mode & ~02000u;
+}
+
+/*
+ * Put @x, or nothing, in the place of @old, which may be NULL, and is the caller's then. @bits: the
+ * permission bits beside that list, or NULL: who reads the attributes sees both changes or none.
+ */
+static void replace_locked(struct tmpfs_inode *ti, struct tmpfs_xattr *old, struct tmpfs_xattr *x,
+			   const uint32_t *bits) __must_hold(&ti->fs->lock)
+{
+	bool acl = false;
+
+	assert_mutex_held(&ti->fs->lock);
+	if (old)
+		list_del(&old->link);
+	if (x)
+		list_add_tail(&x->link, &ti->xattrs);
+	list_for_each_entry(x, &ti->xattrs, link)
+		acl = acl || is_list(x->name);
+	spin_lock(&ti->attr_lock);
+	WRITE_ONCE(ti->acl, acl);
+	if (bits)
+		ti->mode = mode_for_list_locked(ti, *bits);
+	spin_unlock(&ti->attr_lock);
 }
 
 /*
@@ -121,12 +128,7 @@ static int set_list(struct tmpfs_inode *ti, const char *name, const void *value,
 	}
 	mutex_lock(&ti->fs->lock);
 	old = find_locked(ti, name);
-	replace_locked(ti, old, x);
-	if (access && value) {
-		spin_lock(&ti->attr_lock);
-		ti->mode = mode_for_list_locked(ti, bits);
-		spin_unlock(&ti->attr_lock);
-	}
+	replace_locked(ti, old, x, access && value ? &bits : NULL);
 	mutex_unlock(&ti->fs->lock);
 	kmem_free(old);
 	tmpfs_touch(ti, TOUCH_CTIME);
@@ -188,9 +190,9 @@ int tmpfs_new_in(struct tmpfs_inode *dir, const struct new_inode *how, struct tm
 		ti = *out;
 		mutex_lock(&ti->fs->lock);
 		if (lists.access)
-			replace_locked(ti, NULL, lists.access);
+			replace_locked(ti, NULL, lists.access, NULL);
 		if (lists.def)
-			replace_locked(ti, NULL, lists.def);
+			replace_locked(ti, NULL, lists.def, NULL);
 		mutex_unlock(&ti->fs->lock);
 	} else {
 		kmem_free(lists.access);
@@ -222,7 +224,7 @@ int tmpfs_setxattr(struct inode *inode, const char *name, const void *value, siz
 	else if (!old && (flags & XATTR_REPLACE))
 		err = -ENODATA;
 	if (!err)
-		replace_locked(ti, old, x);
+		replace_locked(ti, old, x, NULL);
 	mutex_unlock(&ti->fs->lock);
 	kmem_free(err ? x : old);
 	if (!err)

@@ -12,7 +12,6 @@
  *		back at a mount point is shorter than what it got, or counts as a link.
  */
 #include <fs/access.h>
-#include <fs/acl.h>
 #include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/string.h>
@@ -99,38 +98,6 @@ int inode_permission(const struct mount *mt, struct inode *inode, const struct f
 	if (!access || (inode->ops->is_callers && inode->ops->is_callers(inode)))
 		return 0;
 	return attr_access(cred, inode, attr, access);
-}
-
-/* Ask the access list of @inode; 1: there is none. */
-static int list_access(const struct fs_cred *cred, struct inode *inode,
-		       const struct file_attr *attr, uint32_t access)
-{
-	uint8_t *list = kmalloc(POSIX_ACL_MAX);
-	ssize_t ret;
-
-	if (!list)
-		return -ENOMEM;
-	ret = inode->ops->getxattr(inode, POSIX_ACL_ACCESS, list, POSIX_ACL_MAX);
-	if (ret == -ENODATA)
-		ret = 1;
-	else if (ret == -ERANGE || ret == -EOPNOTSUPP || !ret)
-		ret = -EACCES; /* it cannot be read, and lets nobody in */
-	else if (ret > 0)
-		ret = posix_acl_check(list, (size_t)ret)
-			      ? -EACCES
-			      : posix_acl_access(cred, attr->gid, access, list, (size_t)ret);
-	kfree(list);
-	return (int)ret;
-}
-
-int attr_access(const struct fs_cred *cred, struct inode *inode, const struct file_attr *attr,
-		uint32_t access)
-{
-	int ret = 1;
-
-	if (attr->acl && posix_acl_matters(cred, attr->mode, attr->uid))
-		ret = list_access(cred, inode, attr, access);
-	return ret <= 0 ? ret : fs_access(cred, attr->mode, attr->uid, attr->gid, access);
 }
 
 /*
