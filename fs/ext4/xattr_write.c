@@ -267,7 +267,7 @@ static int set_acl(struct ext4_op *op, struct ext4_inode *in, struct xattr_item 
 	if (err == -ENODATA && !disk)
 		err = 0;
 	if (!err)
-		in->mode = (in->mode & ~0777u) | mode;
+		in->mode = (in->mode & ~(x->drops_setgid ? 02777u : 0777u)) | mode;
 out:
 	kfree(disk);
 	return err;

@@ -560,7 +560,7 @@ static int set_attr(struct op *op, const union change_req *req, struct fs_inode 
 static int set_xattr(struct op *op, const union change_req *req, struct fs_inode *in)
 {
 	const struct ps_setxattr_req *r = &req->xattr;
-	const struct fs_xattr x = {
+	struct fs_xattr x = {
 		.name = r->name,
 		.name_len = r->name_len,
 		.value = op->opcode == PS_REMOVEXATTR ? NULL : r->value,
@@ -575,10 +575,10 @@ static int set_xattr(struct op *op, const union change_req *req, struct fs_inode
 		err = fs_stat_for(in, &op->cred, &s);
 	if (!err)
 		err = permit_xattr(&op->cred, &s, r->name, r->name_len, true);
-	if (!err)
-		err = inherit_drop_setgid(in, &s, &op->cred, &x, &op->ch);
-	if (!err)
+	if (!err) {
+		x.drops_setgid = inherit_drops_setgid(&s, &op->cred, &x);
 		err = fs_xattr_set(in, &x, flags, &op->ch);
+	}
 	if (!err)
 		pathindex_touch(op->st->index, s.ino);
 	return err;

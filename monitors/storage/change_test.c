@@ -808,6 +808,45 @@ static void nothing_is_held_for_one_that_has_left(struct ktest *t)
 	rig_free(r);
 }
 
+/* A list that cannot be set takes no rights either. */
+static void a_list_takes_set_group_id(struct ktest *t)
+{
+	static const uint8_t list[] = {
+		2, 0, 0,   0,   1,   0,   7,  0, 255, 255, 255, 255, 4,   0,
+		5, 0, 255, 255, 255, 255, 32, 0, 5,   0,   255, 255, 255, 255,
+	};
+	struct ps_setxattr_req req = { .name = "system.posix_acl_access",
+				       .name_len = 23,
+				       .value = (const char *)list,
+				       .value_len = sizeof(list) };
+	static const struct ps_setattr_req owner = { .valid = PS_SET_UID | PS_SET_GID,
+						     .uid = 1000,
+						     .gid = 50 };
+	static const struct ps_setattr_req setgid = { .valid = PS_SET_MODE, .mode = 02755 };
+	static const struct ps_setattr_req touch = { .valid = PS_SET_ATIME_NOW };
+	struct rig *r = rig_new();
+	struct proto_attr f;
+
+	ASSERT_TRUE(t, r);
+	ASSERT_EQ(t, make(r, &root, "f", 0100755, &f), 0);
+	ASSERT_EQ(t, set_attr(r, &f.file, owner, &f), 0);
+	ASSERT_EQ(t, set_attr(r, &f.file, setgid, &f), 0);
+	r->uid = r->gid = 1000;
+	ASSERT_EQ(t, set_xattr(r, &f.file, "user.a", "b", 0), 0);
+	req.file = f.file;
+	req.flags = PS_XATTR_CREATE; /* the file system of the test has room for one attribute */
+	req.change = next_change(r);
+	EXPECT_EQ(t, sent(r, PS_SETXATTR, ps_setxattr_req_encode(&req, r->body, CAP)), -EEXIST);
+	EXPECT_EQ(t, set_attr(r, &f.file, touch, &f), 0);
+	EXPECT_EQ(t, f.mode, 0102755u);
+	req.flags = 0;
+	req.change = next_change(r);
+	EXPECT_GT(t, sent(r, PS_SETXATTR, ps_setxattr_req_encode(&req, r->body, CAP)), 0);
+	EXPECT_EQ(t, set_attr(r, &f.file, touch, &f), 0);
+	EXPECT_EQ(t, f.mode, 0100755u);
+	rig_free(r);
+}
+
 static void a_failed_change_holds_nothing(struct ktest *t)
 {
 	struct rig *r = rig_new();
@@ -856,6 +895,7 @@ static const struct ktest_case change_cases[] = {
 	KTEST(declared_files_outlive_a_start_again),
 	KTEST(nothing_is_held_for_one_that_has_left),
 	KTEST(a_failed_change_holds_nothing),
+	KTEST(a_list_takes_set_group_id),
 	KTEST(what_is_no_change),
 	{ 0 },
 };

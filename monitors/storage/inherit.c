@@ -46,12 +46,16 @@ void inherit_apply(struct inherited *in, struct fs_new *what)
 	memcpy(access, in->def, in->len);
 	if (!posix_acl_inherit(access, in->len, &what->mode))
 		in->xattrs[what->nr_xattrs++] =
-			(struct fs_xattr){ POSIX_ACL_ACCESS, strlen(POSIX_ACL_ACCESS), access,
-					   in->len };
+			(struct fs_xattr){ .name = POSIX_ACL_ACCESS,
+					   .name_len = strlen(POSIX_ACL_ACCESS),
+					   .value = access,
+					   .value_len = in->len };
 	if ((what->mode & S_IFMT) == S_IFDIR)
 		in->xattrs[what->nr_xattrs++] =
-			(struct fs_xattr){ POSIX_ACL_DEFAULT, strlen(POSIX_ACL_DEFAULT), in->def,
-					   in->len };
+			(struct fs_xattr){ .name = POSIX_ACL_DEFAULT,
+					   .name_len = strlen(POSIX_ACL_DEFAULT),
+					   .value = in->def,
+					   .value_len = in->len };
 	what->xattrs = in->xattrs;
 }
 
@@ -61,18 +65,11 @@ void inherit_end(struct inherited *in)
 	in->def = NULL;
 }
 
-int inherit_drop_setgid(struct fs_inode *in, const struct fs_stat *s, const struct fs_cred *cred,
-			const struct fs_xattr *x, const struct fs_change *ch)
+bool inherit_drops_setgid(const struct fs_stat *s, const struct fs_cred *cred,
+			  const struct fs_xattr *x)
 {
-	const struct fs_attr attr = { .mask = FS_SET_MODE, .mode = s->mode & 07777 & ~SET_GID };
-	struct fs_change quiet = *ch;
-
-	if (!x->value || !(s->mode & SET_GID) || !cred->uid || fs_in_group(cred, s->gid) ||
-	    x->name_len != strlen(POSIX_ACL_ACCESS) ||
-	    memcmp(x->name, POSIX_ACL_ACCESS, x->name_len) != 0 ||
-	    posix_acl_check(x->value, x->value_len))
-		return 0;
-	/* Done twice it is the same, so that the request's record is that of the list. */
-	quiet.client = quiet.seq = 0;
-	return fs_setattr(in, &attr, &quiet);
+	return x->value && (s->mode & SET_GID) && cred->uid && !fs_in_group(cred, s->gid) &&
+	       x->name_len == strlen(POSIX_ACL_ACCESS) &&
+	       !memcmp(x->name, POSIX_ACL_ACCESS, x->name_len) &&
+	       !posix_acl_check(x->value, x->value_len);
 }

@@ -24,8 +24,7 @@ void inherit_apply(struct inherited *in, struct fs_new *what);
 void inherit_end(struct inherited *in);
 /*
  * @cred sets attribute @x of the file of attributes @s: an access list takes set-group-id from it
- * unless the user is of its group. -errno as fs_setattr().
+ * unless the user is of its group.
  */
-int __must_check inherit_drop_setgid(struct fs_inode *in, const struct fs_stat *s,
-				     const struct fs_cred *cred, const struct fs_xattr *x,
-				     const struct fs_change *ch);
+bool inherit_drops_setgid(const struct fs_stat *s, const struct fs_cred *cred,
+			  const struct fs_xattr *x);

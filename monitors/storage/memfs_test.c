@@ -487,6 +487,8 @@ static int op_xattr_set(struct fs_inode *in, const struct fs_xattr *x, uint32_t 
 		mutex_unlock(&m->lock);
 		return err;
 	}
+	if (x->drops_setgid)
+		n->st.mode &= ~02000u;
 	n->xattr_name_len = x->value ? x->name_len : 0;
 	memcpy(n->xattr_name, x->name, n->xattr_name_len);
 	n->xattr_len = x->value ? x->value_len : 0;

@@ -223,6 +223,7 @@ struct fs_xattr {
 	size_t name_len;
 	const void *value;
 	size_t value_len;
+	bool drops_setgid; /* an access list: the mode loses set-group-id with it */
 };
 
 /* A file that is to be created. */
