@@ -11,6 +11,9 @@
 
 #include "file_attr.h"
 
+static_assert(FILE_ATTRS == PROTO_ATTRS, "the same");
+static_assert(FILE_ATTRS == (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND | STATX_ATTR_NODUMP),
+	      "what is kept of them");
 static_assert(CRED_GROUPS_MAX == PROTO_MAX_GROUPS, "requests carry all groups of a task");
 
 static inline void cred_to_proto(const struct fs_cred *cred, struct proto_cred *out)

@@ -156,15 +156,6 @@ bool at_once_more(int *err)
 
 /* --- permissions --------------------------------------------------------------------- */
 
-bool at_in_group(const struct fs_cred *cred, uint32_t gid)
-{
-	for (uint32_t i = 0; i < cred->nr_groups; i++) {
-		if (cred->groups[i] == gid)
-			return true;
-	}
-	return cred->gid == gid;
-}
-
 int may_create(const struct fs_cred *cred, const struct path *dir)
 {
 	if (dir->attr.attrs & STATX_ATTR_IMMUTABLE)
@@ -206,6 +197,6 @@ void new_owner(struct new_inode *how, const struct fs_cred *cred, const struct f
 	how->gid = dir->gid;
 	if (type == S_IFDIR)
 		how->mode |= 02000;
-	else if ((mode & 02010) == 02010 && cred->uid && !at_in_group(cred, dir->gid))
+	else if ((mode & 02010) == 02010 && cred->uid && !fs_in_group(cred, dir->gid))
 		how->mode &= ~02000u;
 }

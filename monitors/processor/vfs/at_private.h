@@ -47,7 +47,6 @@ int may_remove(const struct fs_cred *cred, const struct path *dir, const struct 
 	__must_check;
 /* May @cred make something in directory @dir? -EACCES. */
 int may_create(const struct fs_cred *cred, const struct path *dir) __must_check;
-bool at_in_group(const struct fs_cred *cred, uint32_t gid);
 /* The error of making something where the file system cannot. */
 int create_error(const struct inode *dir);
 /* Mode and owner of a new file in @dir: umask, set-group-id directories. */

@@ -92,7 +92,7 @@ static int chmod_path(const struct path *at, uint32_t mode)
 	process_cred(&cred);
 	if (cred.uid && cred.uid != at->attr.uid)
 		return -EPERM;
-	if (cred.uid && !at_in_group(&cred, at->attr.gid))
+	if (cred.uid && !fs_in_group(&cred, at->attr.gid))
 		ch.mode &= ~02000u;
 	return change(at, &ch);
 }
@@ -163,7 +163,7 @@ static int chown_path(const struct path *at, uint32_t uid, uint32_t gid)
 		if (uid != NO_ID && (cred.uid != a->uid || uid != a->uid))
 			return -EPERM;
 		if (gid != NO_ID &&
-		    (cred.uid != a->uid || (gid != a->gid && !at_in_group(&cred, gid))))
+		    (cred.uid != a->uid || (gid != a->gid && !fs_in_group(&cred, gid))))
 			return -EPERM;
 	}
 	ch.valid = (uid != NO_ID ? ATTR_UID : 0) | (gid != NO_ID ? ATTR_GID : 0);
