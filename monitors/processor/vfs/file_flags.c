@@ -3,7 +3,10 @@
  * Flags of files (chattr, lsattr): immutable, append only, not to be dumped.
  *
  * Flow:	the file system keeps them, as file_attr.attrs; the calls that change files and
- *		directories ask there (attr_is_fixed(), inode_permission()).
+ *		directories ask there: attr_is_fixed() and inode_permission() for most of them,
+ *		check_append() for open, set_flags() for F_SETFL, sys_ftruncate(), check_flags() for
+ *		fallocate, file_may_share() for mmap, may_create() and may_remove() for names.
+ *		File systems ask again where flags are set, and storage nodes in all changes.
  * Ordering:	checks come in Linux's order.
  * Limits:	other flags of ext4 are neither told nor set. As on Linux's tmpfs, a descriptor that
  *		was open for writing before stays so; ext4 of Linux refuses writes through it.
