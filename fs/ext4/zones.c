@@ -5,13 +5,11 @@
  * Flow:	a mount that may write enters what each group keeps (superblock, descriptors,
  *		bitmaps, inode table), the journal and the mark of mmp.  The allocator asks before
  *		it gives blocks out or frees them, ext4_map_blocks() before a file's blocks are read
- *		or written.
+ *		or written; pointers, extents and attributes by ext4_block_of_file().
  *		A bitmap or an extent may name such blocks though its checksum is right, or has
  *		none.
  * Invariants:	zones do not overlap; neighbours that were entered in order are one zone, so that a
  *		disk with flex_bg has few.
- * Limits:	blocks that hold a file's own metadata (indexes of extents, pointers, attributes)
- *		are not asked about when they are read or changed.
  * Locking:	const after mount.
  * Failure:	metadata that overlaps is corruption: the mount is refused.
  */
