@@ -350,6 +350,8 @@ bool rpc_poll_until(struct rpc_spin *spin, bool (*done)(void *arg), void *arg)
 {
 	const uint64_t start = time_now_ns(), limit = spin_limit(spin);
 
+	for (uint32_t i = 0; limit && i < rpc_net.nr_queues; i++)
+		rpc_net.queues[i].reader_activity++; /* a hint: lost updates do no harm */
 	while (limit && !thread_waits_above(THREAD_PRIO_LOW)) {
 		for (int i = 0; i < 16; i++) {
 			if (done(arg)) {
@@ -488,13 +490,16 @@ static bool serve_spin(struct rpc_queue *q, uint64_t since)
 	return found;
 }
 
-/* Callers polled by themselves since we last looked, and nothing else needs the interrupt. */
-static bool may_be_lazy(struct rpc_queue *q, uint32_t *seen)
+/*
+ * Waiters polled by themselves since we last looked at their @activity, and nothing else needs the
+ * interrupt.
+ */
+static bool may_be_lazy(struct rpc_queue *q, const uint32_t *activity, uint32_t *seen)
 {
-	const uint32_t activity = READ_ONCE(q->waiter_activity);
-	const bool lazy = activity != *seen && atomic_read(&q->nr_async) == 0;
+	const uint32_t now = READ_ONCE(*activity);
+	const bool lazy = now != *seen && atomic_read(&q->nr_async) == 0;
 
-	*seen = activity;
+	*seen = now;
 	return lazy && rpc_tune.lazy_us;
 }
 
@@ -513,9 +518,10 @@ static bool may_go_on(struct rpc_queue *q, bool *woken)
 static void net_main(void *arg)
 {
 	struct rpc_queue *q = arg;
-	uint32_t seen_activity = 0, seen_served = 0;
+	uint32_t seen_waiters = 0, seen_readers = 0, seen_served = 0;
 	uint64_t served_ns = 0;
 	bool woken = false; /* by an event, since the last look */
+	bool lazy;
 
 	if (rpc_net.nr_queue_cpus > 1)
 		thread_pin(q->cpu);
@@ -535,8 +541,12 @@ static void net_main(void *arg)
 			served_ns = time_now_ns();
 			if (serve_spin(q, served_ns))
 				continue;
+			/* Requests come: only those who poll for them do without the interrupt. */
+			lazy = may_be_lazy(q, &q->reader_activity, &seen_readers);
+		} else {
+			lazy = may_be_lazy(q, &q->waiter_activity, &seen_waiters);
 		}
-		if (may_be_lazy(q, &seen_activity)) {
+		if (lazy) {
 			const uint64_t lazy_end = time_after_ns(rpc_tune.lazy_us * NSEC_PER_USEC);
 
 			counter_inc(&rpc_c_lazy_sleeps);

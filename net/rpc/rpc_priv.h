@@ -536,6 +536,7 @@ struct rpc_queue {
 	struct waitqueue event_wq;
 	uint64_t event_ns;        /* when the last event was raised; atomic */
 	uint32_t waiter_activity; /* bumped by every waiter that polls */
+	uint32_t reader_activity; /* by those of rpc_poll_until() */
 	atomic_t nr_async;        /* outstanding calls without a waiting thread */
 
 	/* Late replies: see poll.c */
