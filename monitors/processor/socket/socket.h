@@ -110,8 +110,9 @@ struct socket_ops {
 	/* Bytes of a stream have left the queue, in the middle of recvmsg(). Optional. */
 	void (*consumed)(struct socket *s);
 	/*
-	 * Poll for bytes until socket_may_receive(); true: it may. NULL: no polling helps. Then
-	 * waited() says how long it took, with what was slept.
+	 * Both optional. A reader that would sleep calls the first, which polls for bytes for a
+	 * while; true: socket_may_receive(). When there are some, waited() is told how long that
+	 * took, with the time that the reader slept.
 	 */
 	bool (*poll_for_bytes)(struct socket *s);
 	void (*waited)(struct socket *s, uint64_t ns);

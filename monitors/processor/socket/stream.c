@@ -133,12 +133,11 @@ bool socket_may_receive(const struct socket *s)
 static int wait_to_read(struct socket *s, uint64_t deadline)
 {
 	const uint64_t timeo = READ_ONCE(s->rcvtimeo_ns);
-	uint64_t start;
+	const uint64_t start = s->ops->waited ? time_now_ns() : 0;
 	int err = 0;
 
 	if (!deadline)
 		return -EAGAIN;
-	start = time_now_ns();
 	if (!s->ops->poll_for_bytes || !s->ops->poll_for_bytes(s))
 		err = wait_event_interruptible_timeout(&s->rd_wait, socket_may_receive(s),
 						       deadline);
