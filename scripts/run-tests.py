@@ -86,6 +86,7 @@ LONG = [
     Part("boot", "test-boot LONG=1", limit_s=4 * 3600, env={"TEST_LONG": "1"}),
     Part("power cuts", "test-host T=fs.crash.*", limit_s=3600,
          env={"TESSERA_CRASH_IMAGES": "1000", "TESSERA_TEST_TIMEOUT": "3000"}),
+    Part("file systems", "test-fs", limit_s=1800, env={"TEST_LONG": "1"}),
     Part("broken images", "test-fs T=broken_images", limit_s=3600,
          env={"TESSERA_BROKEN_IMAGES": "3000"}),
     Part("fuzz", "fuzz SECONDS=600", limit_s=4 * 3600),

@@ -1,26 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Fixtures of the boot tests. Tests marked long run only with --long (make test-long)."""
-
-import os
+"""Fixtures of the boot tests."""
 
 import pytest
 from boot import TWO_MEMORIES, Pool, build_programs, make_disk, make_texts
-
-
-def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="also the tests marked long")
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "long: takes minutes; only with --long")
-
-
-def pytest_collection_modifyitems(config, items):
-    if config.getoption("--long") or os.environ.get("TEST_LONG") == "1":
-        return
-    kept = [i for i in items if "long" not in i.keywords]
-    config.hook.pytest_deselected(items=[i for i in items if "long" in i.keywords])
-    items[:] = kept
 
 
 @pytest.fixture(scope="session")

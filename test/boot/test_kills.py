@@ -73,7 +73,13 @@ def memories_silent(running):
             running.cluster.kill_node(node, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("signo", [signal.SIGKILL, signal.SIGINT], ids=["kill", "int"])
+@pytest.mark.parametrize(
+    "signo",
+    [
+        pytest.param(signal.SIGKILL, id="kill"),
+        pytest.param(signal.SIGINT, id="int", marks=pytest.mark.long),
+    ],
+)
 def test_programs_end_whatever_is_silent(silent, programs, signo):
     """A shell catches INT, so that one is for programs that do not."""
     busy = str(programs / "glibc-static/busy")

@@ -325,6 +325,7 @@ def test_local_without_the_lock():
         pair.close()
 
 
+@pytest.mark.long
 def test_blueflame():
     """Doorbells that bring their entry along: all verbs, from all CPUs; what they bring is what is
     in the queue.

@@ -154,8 +154,15 @@ def test_hashed_directory(fsread, mkimage, trees, index):
     compare(trees("medium"), read_tree(fsread, image))
 
 
-@pytest.mark.parametrize("options", ["-b 1024", "-b 4096", "-b 1024 -O ^metadata_csum",
-                                     "-b 1024 -O large_dir"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param("-b 1024", marks=pytest.mark.long),
+        "-b 4096",
+        pytest.param("-b 1024 -O ^metadata_csum", marks=pytest.mark.long),
+        "-b 1024 -O large_dir",
+    ],
+)
 def test_directory_of_5000_names(fsread, mkimage, trees, options):
     image = mkimage("big", "-t", "ext4", *options.split(), index=True)
     dump = htree_dump(image, "/crowd")

@@ -67,8 +67,14 @@ def test_full(tmp_path, shape, what):
     check(image)
 
 
-@pytest.mark.parametrize("shape", ["-t ext4 -N 120000", "-t ext4 -b 1024 -N 120000",
-                                   "-t ext2 -b 1024 -N 120000"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "-t ext4 -N 120000",
+        "-t ext4 -b 1024 -N 120000",
+        pytest.param("-t ext2 -b 1024 -N 120000", marks=pytest.mark.long),
+    ],
+)
 def test_big_directory(tmp_path, fsread, shape):
     image = make_image(tmp_path, shape, "128M")
     work(image, "bigdir", "100000")
