@@ -132,10 +132,18 @@ uint64_t ext4_goal_of(const struct ext4_inode *in)
 	return ext4_group_first_block(fs, group);
 }
 
+/* Blocks of @in's promise that @op may take. */
+static uint64_t own_promise(const struct ext4_op *op, const struct ext4_inode *in)
+{
+	const uint64_t kept = op->ch ? ext4_promise_blocks(in, op->ch->kept) : 0;
+
+	return in->delayed - MIN(in->delayed, kept);
+}
+
 uint64_t ext4_avail(const struct ext4_op *op, const struct ext4_inode *in)
 {
 	const struct ext4_fs *fs = op->fs;
-	const uint64_t own = in ? in->delayed : 0, others = fs->delayed - own;
+	const uint64_t own = in ? own_promise(op, in) : 0, others = fs->delayed - own;
 	const uint64_t nr_free = ext4_free_blocks(fs);
 	uint64_t left = nr_free > others ? nr_free - others : 0, spare;
 
@@ -305,7 +313,7 @@ int ext4_balloc(struct ext4_op *op, struct ext4_inode *in, uint64_t goal, uint32
 			ext4_corrupt(fs, "group %u: block %u is free in its bitmap", group, f.bit),
 			"allocating blocks");
 	in->blocks += (uint64_t)f.nr << (fs->block_bits - BLK_SECTOR_SHIFT);
-	given = (uint32_t)MIN((uint64_t)f.nr, in->delayed);
+	given = (uint32_t)MIN((uint64_t)f.nr, own_promise(op, in));
 	WRITE_ONCE(in->delayed, in->delayed - given);
 	WRITE_ONCE(fs->delayed, fs->delayed - given);
 	return 0;

@@ -277,6 +277,8 @@ uint64_t ext4_max_size(const struct ext4_inode *in);
 int ext4_write_pages(struct ext4_inode *in, uint64_t off, uint64_t len, void *const *pages,
 		     uint64_t new_size, const struct fs_change *ch);
 int ext4_promise(struct ext4_inode *in, struct fs_promise *p, const struct fs_change *ch);
+/* Blocks for @pages pages that have none, wherever in the file they are; fs->change is held. */
+uint64_t ext4_promise_blocks(const struct ext4_inode *in, uint64_t pages);
 int ext4_fallocate(struct ext4_inode *in, uint32_t mode, uint64_t off, uint64_t len,
 		   const struct fs_change *ch);
 int ext4_setattr(struct ext4_inode *in, const struct fs_attr *attr, const struct fs_change *ch);

@@ -60,8 +60,7 @@ static uint64_t tree_growth(const struct ext4_inode *in, uint64_t pages)
 	return MIN(splits, pages == 1 ? depth + 1 : pages * (depth + 2));
 }
 
-/* Blocks for @pages pages that have none, wherever in the file they are. */
-static uint64_t blocks_for(const struct ext4_inode *in, uint64_t pages)
+uint64_t ext4_promise_blocks(const struct ext4_inode *in, uint64_t pages)
 {
 	const uint64_t data = pages * blocks_per_page(in->fs);
 
@@ -174,8 +173,8 @@ static int promise_locked(struct ext4_inode *in, struct fs_promise *p, const str
 		err = look_ahead(in, p);
 	if (err)
 		return err;
-	least = blocks_for(in, p->others + needed);
-	most = blocks_for(in, p->others + all);
+	least = ext4_promise_blocks(in, p->others + needed);
+	most = ext4_promise_blocks(in, p->others + all);
 	/* The pages that have a promise keep it, whatever has happened to the disk. */
 	if (needed && least > avail)
 		return -ENOSPC;

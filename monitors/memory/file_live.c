@@ -157,6 +157,13 @@ void file_claim_lost_locked(struct memory *m, struct cached_file *cf)
 		cached_file_put(m, cf);
 }
 
+/* Does nobody need the claim? Stores at a processor may count on the room that goes with it. */
+static bool is_unused_locked(struct page_cache *pc, struct file_live *lf) __must_hold(&pc->lock)
+{
+	assert_spin_held(&pc->lock);
+	return !lf->nr_users && !lf->listed && !file_reserve_is_held_locked(pc, lf);
+}
+
 /* The claim that was not used for longest and that nothing needs, referenced; NULL: none. */
 static struct cached_file *unused_claim(struct page_cache *pc)
 {
@@ -166,7 +173,7 @@ static struct cached_file *unused_claim(struct page_cache *pc)
 	spin_lock(&pc->lock);
 	if (pc->nr_claims > pc->claims_max) {
 		list_for_each_entry(lf, &pc->claims, claim_link) {
-			if (lf->nr_users || lf->listed)
+			if (!is_unused_locked(pc, lf))
 				continue;
 			cf = lf->cf;
 			cf->refs++;
@@ -189,7 +196,7 @@ bool file_release_unused(struct memory *m)
 		return false;
 	mutex_lock(&cf->live->change);
 	spin_lock(&pc->lock);
-	if (!cf->live->nr_users && !cf->live->listed) {
+	if (is_unused_locked(pc, cf->live)) {
 		/* The epoch that storage has given last, if not all is done that belongs to it. */
 		req = (struct ms_release_req){ .file = cf->file, .epoch = cf->live->had };
 		left = claim_leave_locked(pc, cf);
@@ -665,7 +672,8 @@ static void void_clean(struct memory *m, struct cached_file *cf, const struct ms
 }
 
 static int send_change(struct memory *m, struct cached_file *cf,
-		       const struct pm_file_change_req *req, struct ms_file_state *state)
+		       const struct pm_file_change_req *req, uint32_t keep,
+		       struct ms_file_state *state)
 {
 	struct ms_change_req out = {
 		.file = req->file,
@@ -675,6 +683,7 @@ static int send_change(struct memory *m, struct cached_file *cf,
 		.len = req->len,
 		.mtime_s = req->mtime_s,
 		.mtime_ns = req->mtime_ns,
+		.keep = keep,
 		/* Storage knows by it what it has done before it was started again. */
 		.client = m->node,
 		.seq = __atomic_add_fetch(&m->file_changes, 1, __ATOMIC_RELAXED),
@@ -729,6 +738,7 @@ static int change_locked(struct memory *m, struct cached_file *cf,
 {
 	struct ms_file_state state;
 	bool cut = false;
+	uint32_t keep = 0;
 	int err = 0;
 
 	assert_mutex_held(&cf->live->change);
@@ -751,12 +761,12 @@ static int change_locked(struct memory *m, struct cached_file *cf,
 		err = file_flush_locked(m, cf, 0);
 		if (err == -ENOENT)
 			err = -ESTALE;
-		/* Nothing is dirty, or nothing is changed; it may take what was reserved. */
+		/* Nothing is dirty, or nothing is changed; it may take what is idle. */
 		if (!err)
-			file_reserve_unmapped(m, cf, 0);
+			keep = file_reserve_change_begin(m, cf, req);
 	}
 	if (!err)
-		err = send_change(m, cf, req, &state);
+		err = send_change(m, cf, req, keep, &state);
 	if (err == -ESTALE) {
 		file_claim_lost_locked(m, cf);
 	} else if (err) {
@@ -768,6 +778,8 @@ static int change_locked(struct memory *m, struct cached_file *cf,
 		spin_unlock(&m->page_cache.lock);
 		void_clean(m, cf, &state, false);
 	} else {
+		if (req->op != PROTO_FILE_TRUNCATE)
+			file_reserve_change_end(m, cf, req);
 		void_clean(m, cf, &state, true);
 		if (cut)
 			cover_end(m, cf, req);
@@ -826,7 +838,7 @@ static int seek_locked(struct memory *m, struct cached_file *cf,
 	if (!is_all_at_storage(m, cf))
 		err = file_flush_locked(m, cf, 0);
 	if (!err)
-		err = send_change(m, cf, req, &state);
+		err = send_change(m, cf, req, 0, &state);
 	if (err == -ENOENT)
 		err = -ESTALE;
 	if (!err)

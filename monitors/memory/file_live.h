@@ -151,6 +151,15 @@ int file_reserve(struct memory *m, struct cached_file *cf, uint64_t first, uint3
  * been used.
  */
 void file_reserve_unmapped(struct memory *m, struct cached_file *cf, uint64_t off);
+/*
+ * Storage is about to do @req, which may take blocks, to a file without dirty pages: what is idle
+ * goes, and stays gone if it fails. Returns how many pages keep their reservations through it.
+ */
+uint32_t file_reserve_change_begin(struct memory *m, struct cached_file *cf,
+				   const struct pm_file_change_req *req);
+/* Storage has done it. */
+void file_reserve_change_end(struct memory *m, struct cached_file *cf,
+			     const struct pm_file_change_req *req);
 /* Storage has forgotten the reservations: those that are needed, again, under @epoch. */
 int file_reserve_again(struct memory *m, struct cached_file *cf, uint64_t epoch) __must_check;
 /*

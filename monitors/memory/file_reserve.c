@@ -352,6 +352,19 @@ static bool is_held_locked(struct page_cache *pc, const struct cached_file *cf,
 	return c->held_ns && time_now_ns() - c->held_ns < HELD_NS && pgoff < cached_file_pages(cf);
 }
 
+bool file_reserve_is_held_locked(struct page_cache *pc, struct file_live *lf)
+{
+	struct reserve_chunk *c;
+	uint64_t first = 0;
+
+	assert_spin_held(&pc->lock);
+	for (; (c = chunk_from_locked(pc, lf, first)); first = c->first + CHUNK_PAGES) {
+		if (c->held_ns && time_now_ns() - c->held_ns < HELD_NS)
+			return true;
+	}
+	return false;
+}
+
 /* Reservations of pages from @first on that are neither dirty nor held go. */
 static void keep_dirty_locked(struct page_cache *pc, struct cached_file *cf, uint64_t first)
 	__must_hold(&pc->lock)
@@ -387,6 +400,63 @@ static void hold_locked(struct page_cache *pc, struct file_live *lf, uint64_t fi
 		c->held_ns = time_now_ns();
 		first = c->first + CHUNK_PAGES;
 	}
+}
+
+/* The pages of which @req makes blocks, whole ones only: none if it is a hole. */
+static void allocated_by(const struct pm_file_change_req *req, uint64_t *first, uint64_t *end)
+{
+	*first = DIV_ROUND_UP(req->off, PAGE_SIZE);
+	*end = (req->off + req->len) >> PAGE_SHIFT;
+	if (req->op == PROTO_FILE_PUNCH || *end < *first)
+		*end = *first;
+}
+
+static uint64_t nr_reserved_locked(struct page_cache *pc, struct file_live *lf, uint64_t first,
+				   uint64_t end) __must_hold(&pc->lock)
+{
+	struct reserve_chunk *c;
+	uint64_t nr = 0;
+
+	assert_spin_held(&pc->lock);
+	while (first < end && (c = chunk_from_locked(pc, lf, first)) && c->first < end) {
+		for (uint64_t i = MAX(first, c->first); i < MIN(end, c->first + CHUNK_PAGES); i++)
+			nr += c->bits >> (i - c->first) & 1;
+		first = c->first + CHUNK_PAGES;
+	}
+	return nr;
+}
+
+uint32_t file_reserve_change_begin(struct memory *m, struct cached_file *cf,
+				   const struct pm_file_change_req *req)
+{
+	struct page_cache *pc = &m->page_cache;
+	struct file_live *lf = cf->live;
+	uint64_t first, end, nr;
+
+	assert_mutex_held(&lf->change);
+	allocated_by(req, &first, &end);
+	spin_lock(&pc->lock);
+	lf->mapped_first = lf->mapped_end = 0;
+	keep_dirty_locked(pc, cf, 0);
+	/* Behind a range that collapses all pages become others. */
+	if (req->op == PROTO_FILE_COLLAPSE)
+		file_reserve_forget_locked(pc, lf, req->off >> PAGE_SHIFT, UINT64_MAX);
+	nr = lf->nr_reserved - nr_reserved_locked(pc, lf, first, end);
+	spin_unlock(&pc->lock);
+	return (uint32_t)MIN(nr, (uint64_t)UINT32_MAX);
+}
+
+void file_reserve_change_end(struct memory *m, struct cached_file *cf,
+			     const struct pm_file_change_req *req)
+{
+	struct page_cache *pc = &m->page_cache;
+	uint64_t first, end;
+
+	allocated_by(req, &first, &end);
+	spin_lock(&pc->lock);
+	if (req->op != PROTO_FILE_COLLAPSE)
+		file_reserve_forget_locked(pc, cf->live, first, end);
+	spin_unlock(&pc->lock);
 }
 
 int file_reserve_hold(struct memory *m, struct cached_file *cf,

@@ -63,5 +63,8 @@ void file_reserve_kept_locked(struct page_cache *pc, struct file_live *lf, uint6
 			      uint64_t end) __must_hold(&pc->lock);
 /* The claim ends, and all reservations with it. */
 void file_reserve_end_locked(struct page_cache *pc, struct file_live *lf) __must_hold(&pc->lock);
+/* May processors have stores to themselves that count on some of them? */
+bool file_reserve_is_held_locked(struct page_cache *pc, struct file_live *lf)
+	__must_hold(&pc->lock);
 /* Has a file something to give back by file_reserve_give_idle()? */
 bool file_reserve_is_idle_locked(struct page_cache *pc) __must_hold(&pc->lock);

@@ -85,11 +85,18 @@ CODEC_FIXED(ms_write_req, MS_WRITE_REQ, write_req_is_valid)
 
 #define MS_CHANGE_REQ(F)                                                                    \
 	F(file, file), F(id64, epoch), F(u32, op), F(u32, flags), F(u64, off), F(u64, len), \
-		F(s64, mtime_s), F(u32, mtime_ns), F(zero32, reserved2), F(u64, client),    \
-		F(u64, seq)
+		F(s64, mtime_s), F(u32, mtime_ns), F(u32, keep), F(u64, client), F(u64, seq)
+
+static bool takes_no_block(uint32_t op)
+{
+	return op == PROTO_FILE_TRUNCATE || op == PROTO_FILE_SEEK_DATA ||
+	       op == PROTO_FILE_SEEK_HOLE;
+}
 
 static bool change_req_is_valid(const struct ms_change_req *r)
 {
+	if (r->keep && takes_no_block(r->op))
+		return false;
 	return r->file.node && !(r->flags & ~(uint32_t)MS_RESERVE_ALL) &&
 	       r->op != PROTO_FILE_APPEND && r->op != PROTO_FILE_TIME && r->op != PROTO_FILE_ROOM &&
 	       file_op_is_valid(r->op, r->off, r->len) && time_is_valid(r->mtime_ns) &&

@@ -248,6 +248,7 @@ FIXED_SAMPLE(ms_change_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
 			      .len = 4096,
 			      .mtime_s = 5,
 			      .mtime_ns = 7,
+			      .keep = 6,
 			      .client = 2,
 			      .seq = 3 })
 FIXED_SAMPLE(ms_release_req, { .file = { 77, 3, 21, 2, 0x5ea1 }, .epoch = 8 })
@@ -941,7 +942,7 @@ static const struct rejection {
 	{ "ms_change_req", 44, 4, 2 },
 	{ "ms_change_req", 56, 8, INT64_MAX },
 	{ "ms_change_req", 72, 4, 1000000000 },
-	{ "ms_change_req", 76, 4, 1 },
+	{ "ms_change_req", 40, 4, PROTO_FILE_SEEK_HOLE }, /* with pages to keep */
 	{ "ms_change_req", 88, 8, 0 },
 	{ "ms_release_req", 32, 8, 0 },
 	{ "ms_reserve_req", 12, 4, 0 },

@@ -176,6 +176,7 @@ static int change_in(struct storage *st, struct fs_inode *in, const struct stora
 	int mode;
 
 	ch.privileged = req->flags & MS_RESERVE_PRIVILEGED;
+	ch.kept = req->keep;
 	/* It was done before we were started again. */
 	if (ch.client && !fs_change_find(st->fs, ch.client, ch.seq, &done)) {
 		counter_inc(&storage_changes_again);

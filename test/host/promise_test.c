@@ -332,12 +332,44 @@ static void what_has_blocks_needs_none(struct ktest *t)
 	finish(&r);
 }
 
+/* A change of the same file takes nothing that some of its pages were promised. */
+static void allocations_leave_kept_pages_alone(struct ktest *t)
+{
+	struct fs_change keeps = as_root;
+	struct fs_inode *in, *other;
+	struct fs_promise p;
+	struct fixture r;
+	uint64_t nr;
+
+	start(&r, t, shapes[1]);
+	in = make(&r, "file");
+	other = make(&r, "other");
+	/* Nothing is left but what 64 pages far from each other may need. */
+	ASSERT_EQ(t, promise(in, 64, 0, 0, 0, &p, &as_root), 0);
+	nr = container_of(r.fs, struct ext4_fs, base)->delayed;
+	keeps.kept = 64;
+	EXPECT_EQ(t, fs_fallocate(in, FALLOC_FL_KEEP_SIZE, 50 * PAGE_SIZE, PAGE_SIZE, &keeps), 0);
+	EXPECT_EQ(t, container_of(r.fs, struct ext4_fs, base)->delayed, nr);
+	(void)fill(&r, other, &as_root);
+	EXPECT_EQ(t, fs_fallocate(in, FALLOC_FL_KEEP_SIZE, 100 * PAGE_SIZE, PAGE_SIZE, &keeps),
+		  -ENOSPC);
+	EXPECT_EQ(t, container_of(r.fs, struct ext4_fs, base)->delayed, nr);
+	keeps.kept = 63;
+	EXPECT_EQ(t, fs_fallocate(in, FALLOC_FL_KEEP_SIZE, 100 * PAGE_SIZE, PAGE_SIZE, &keeps), 0);
+	for (uint64_t i = 0; i < 63; i++)
+		ASSERT_EQ(t, write_page(in, 200 + 2 * i, &as_user), 0);
+	fs_inode_put(in);
+	fs_inode_put(other);
+	finish(&r);
+}
+
 static const struct ktest_case promise_cases[] = {
 	KTEST(a_promise_takes_the_place_of_the_last),
 	KTEST(pages_fit_whatever_the_map),
 	KTEST(what_has_blocks_needs_none),
 	KTEST(attributes_leave_promises_alone),
 	KTEST(no_more_is_promised_than_there_is),
+	KTEST(allocations_leave_kept_pages_alone),
 	{ 0 },
 };
 static const struct ktest_suite promise_suite = { .name = "fs.promise", .cases = promise_cases };

@@ -193,6 +193,7 @@ struct fs_change {
 	uint32_t uid; /* owner of what is created */
 	uint32_t gid;
 	bool privileged; /* may use the blocks that are reserved for root */
+	uint64_t kept;   /* pages of the file whose promise it takes nothing of */
 	struct fs_time now;
 };
 

@@ -205,7 +205,7 @@ static void punch(struct fake_disk *d, uint64_t off, uint64_t len)
 }
 
 /* Blocks that other files were promised are not for this one. */
-static int allocate(struct fake *f, struct fake_disk *d, uint64_t off, uint64_t len)
+static int allocate(struct fake *f, struct fake_disk *d, uint64_t off, uint64_t len, uint64_t keep)
 {
 	const uint64_t first = off / PAGE_SIZE, end = DIV_ROUND_UP(off + len, PAGE_SIZE);
 	const uint64_t unpromised = d->unpromised;
@@ -215,13 +215,15 @@ static int allocate(struct fake *f, struct fake_disk *d, uint64_t off, uint64_t 
 		return -EFBIG;
 	for (uint64_t i = first; i < end; i++)
 		needed += nr_blocks(blocks_of(f, PAGE_SIZE) & (uint8_t)~d->blocks[i]);
+	keep = MIN(keep, d->promised);
 	for (uint32_t i = 0; i < FAKE_MAX_FILES; i++)
-		needed += &f->disks[i] == d ? 0 : f->disks[i].promised;
+		needed += &f->disks[i] == d ? keep : f->disks[i].promised;
 	if (f->room_known && needed > f->room)
 		return -ENOSPC;
 	d->promised = 0;
 	for (uint64_t i = first; i < end; i++)
 		take_blocks(f, d, i, blocks_of(f, PAGE_SIZE));
+	d->promised = keep;
 	d->unpromised = unpromised;
 	return 0;
 }
@@ -244,7 +246,7 @@ static int serve_change(struct fake *f, uint32_t from, const void *body, uint32_
 	if (req.op == PROTO_FILE_SEEK_DATA || req.op == PROTO_FILE_SEEK_HOLE)
 		return serve_seek(f, &req, reply);
 	if (req.op == PROTO_FILE_ALLOCATE_KEEP)
-		err = allocate(f, d, req.off, req.len);
+		err = allocate(f, d, req.off, req.len, req.keep * blocks_per_page(f));
 	else if (req.op == PROTO_FILE_TRUNCATE)
 		set_size(f, req.file.ino, req.off);
 	else if (req.op == PROTO_FILE_PUNCH && req.off < file->size)

@@ -446,6 +446,44 @@ static void mapped_pages_keep_their_room(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* Another processor's fallocate(2) leaves the room of stores alone, and so does its failure. */
+static void changes_leave_the_room_of_mapped_pages(struct ktest *t)
+{
+	struct fake f;
+
+	start(&f, 1, 0);
+	f.room_known = true;
+	f.room = 10;
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, 30 * PAGE_SIZE, 0), 0);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_ROOM, 3 * PAGE_SIZE, 4 * PAGE_SIZE), 0);
+	EXPECT_EQ(t, f.disks[0].promised, 4);
+	/* Nor does the claim go meanwhile. */
+	f.mem[0].page_cache.claims_max = 0;
+	ASSERT_EQ(t, file_flush_all(&f.mem[0], 0), 0);
+	EXPECT_FALSE(t, file_release_unused(&f.mem[0]));
+	EXPECT_EQ(t, f.disks[0].promised, 4);
+	/* Pages 5 and 6 get the blocks that they were promised; 3 and 4 keep theirs. */
+	EXPECT_EQ(t, change(&f, PROTO_FILE_ALLOCATE_KEEP, 5 * PAGE_SIZE, 9 * PAGE_SIZE), -ENOSPC);
+	EXPECT_EQ(t, f.disks[0].promised, 4);
+	EXPECT_EQ(t, change(&f, PROTO_FILE_ALLOCATE_KEEP, 5 * PAGE_SIZE, 8 * PAGE_SIZE), 0);
+	EXPECT_EQ(t, f.room, 2);
+	EXPECT_EQ(t, f.disks[0].promised, 2);
+	/* A hole takes no room away, wherever it is. */
+	EXPECT_EQ(t, change(&f, PROTO_FILE_PUNCH, 0, 4 * PAGE_SIZE), 0);
+	file_reserve_give_all(&f.mem[0], FAKE_STORAGE);
+	EXPECT_EQ(t, f.disks[0].promised, 2);
+	EXPECT_EQ(t, write_byte(&f, 1, 20, 0), -ENOSPC);
+	for (uint64_t i = 3; i < 7; i++)
+		ASSERT_EQ(t, write_byte(&f, 1, i, 0), 0);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_EQ(t, f.disks[0].unpromised, 0);
+	EXPECT_EQ(t, f.room, 0);
+	shim_time_advance_ns(70 * NSEC_PER_SEC);
+	EXPECT_TRUE(t, file_release_unused(&f.mem[0]));
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(a_full_disk_is_told_at_once),
 	KTEST(writers_in_order_ask_ahead),
@@ -460,6 +498,7 @@ static const struct ktest_case cases[] = {
 	KTEST(newer_bytes_keep_their_promise),
 	KTEST(an_allocation_takes_idle_promises),
 	KTEST(mapped_pages_keep_their_room),
+	KTEST(changes_leave_the_room_of_mapped_pages),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.room", .cases = cases };

@@ -106,7 +106,7 @@ struct ms_change_req_wire {
 	le64_t len;
 	le64_t mtime_s;
 	le32_t mtime_ns;
-	le32_t reserved2;
+	le32_t keep; /* pages whose room the change leaves alone; 0 where it takes no block */
 	le64_t client;
 	le64_t seq;
 };
@@ -224,6 +224,7 @@ struct ms_change_req {
 	uint64_t len;
 	int64_t mtime_s;
 	uint32_t mtime_ns;
+	uint32_t keep;
 	uint64_t client;
 	uint64_t seq;
 };
