@@ -58,6 +58,7 @@ MODULE_RANK = {
     "process": 3,
     "vfs": 4,
     "ipc": 4,
+    "ns": 4,
     "socket": 4,
     "signal": 4,
     "tty": 4,
@@ -80,8 +81,11 @@ UPWARD = {
     ("process/*", "vfs/uio.h"),
     ("process/*", "signal/signal.h"),
     ("process/*", "tty/tty.h"),
-    # A task that ends takes back what it did to semaphores.
+    # A task has namespaces.
+    ("process/*", "ns/ns.h"),
+    # A task that ends, or leaves others, takes back what it did to semaphores.
     ("process/clone.c", "ipc/sysv.h"),
+    ("process/unshare.c", "ipc/sysv.h"),
     # The words that a thread names at its end (CLONE_CHILD_CLEARTID, robust lists) wake waiters.
     ("process/exit.c", "ipc/futex.h"),
     # Delivered signals are part of a trace.

@@ -28,6 +28,7 @@
 #include <linux/mount.h>
 #include <linux/mqueue.h>
 #include <linux/msg.h>
+#include <linux/nsfs.h>
 #include <linux/personality.h>
 #include <linux/poll.h>
 #include <linux/prctl.h>

@@ -2,6 +2,7 @@
 # Walks, mounts and the inodes of storage nodes, beside a storage node that lies.
 prog-y      += vfs
 vfs-objs    := monitors/processor/account/account.o monitors/processor/client/change.o \
+	monitors/processor/ns/ns.o \
 	$(addprefix monitors/processor/vfs/,attr_access.o fs_state.o mount.o mount_copy.o) \
 	$(addprefix monitors/processor/vfs/,mount_table.o storagefs.o) \
 	$(addprefix monitors/processor/vfs/,storagefs_change.o storagefs_handle.o \
@@ -22,6 +23,7 @@ files-objs    := $(addprefix monitors/processor/vfs/,attr_access.o fs_state.o mo
 		memfs_test.o permit.o record.o share.o storage.o) \
 	$(addprefix monitors/proto/,ms.o ps.o ps_change.o ps_lock.o types.o) \
 	$(addprefix drivers/block/,blkbatch.o blkdev.o) monitors/processor/account/account.o \
-	test/host/files_server.o test/host/files_test.o test/host/vfs_alone.o
+	monitors/processor/ns/ns.o test/host/files_server.o test/host/files_test.o \
+	test/host/vfs_alone.o
 files-folders := fs/access fs/bcache fs/ext4 fs/lock fs/pathindex
 files-exclude := fs/%_test.o

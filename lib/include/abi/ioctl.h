@@ -41,6 +41,12 @@
 #define FS_IOC_SETFLAGS 0x40086602u
 #define FS_IOC_GETFLAGS 0x80086601u
 
+/* Of namespaces: <linux/nsfs.h>. */
+#define NS_GET_USERNS    0xb701u
+#define NS_GET_PARENT    0xb702u
+#define NS_GET_NSTYPE    0xb703u
+#define NS_GET_OWNER_UID 0xb704u
+
 struct linux_winsize {
 	uint16_t row, col, xpixel, ypixel;
 };

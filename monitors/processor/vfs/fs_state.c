@@ -19,6 +19,7 @@ static struct fs_state *alloc_state(uint32_t umask, struct mounts *mounts)
 	if (!fs)
 		return NULL;
 	refcount_set(&fs->refs, 1);
+	fs->nr_tasks = 1;
 	mutex_init(&fs->lock, "fs_state", RANK_PROCESS_FS);
 	fs->mounts = mounts;
 	mounts_hold(mounts);
@@ -26,14 +27,11 @@ static struct fs_state *alloc_state(uint32_t umask, struct mounts *mounts)
 	return fs;
 }
 
-struct fs_state *fs_state_create(uint32_t umask)
+/* At "/" of @mounts. */
+static struct fs_state *state_at_root(uint32_t umask, struct mounts *mounts)
 {
-	struct mounts *mounts = mounts_get();
-	struct fs_state *fs;
+	struct fs_state *fs = alloc_state(umask, mounts);
 
-	if (IS_ERR(mounts))
-		return ERR_PTR(PTR_ERR(mounts));
-	fs = alloc_state(umask, mounts);
 	if (!fs)
 		return ERR_PTR(-ENOMEM);
 	lock_not_needed(&fs->lock, "no other task has it yet");
@@ -46,6 +44,18 @@ struct fs_state *fs_state_create(uint32_t umask)
 		return ERR_PTR(-ENOMEM);
 	}
 	return fs;
+}
+
+struct fs_state *fs_state_create(uint32_t umask)
+{
+	struct mounts *mounts = mounts_get();
+
+	return IS_ERR(mounts) ? ERR_PTR(PTR_ERR(mounts)) : state_at_root(umask, mounts);
+}
+
+struct fs_state *fs_state_enter(struct fs_state *from, struct mounts *m)
+{
+	return state_at_root(fs_state_umask(from), m);
 }
 
 struct fs_state *fs_state_copy(struct fs_state *from)
@@ -95,6 +105,25 @@ void fs_state_put(struct fs_state *fs)
 	path_put(&fs->root);
 	mounts_put(fs->mounts);
 	kmem_free(fs);
+}
+
+void fs_state_join(struct fs_state *fs)
+{
+	__atomic_add_fetch(&fs->nr_tasks, 1, __ATOMIC_RELAXED);
+	fs_state_get(fs);
+}
+
+void fs_state_leave(struct fs_state *fs)
+{
+	const uint32_t left = __atomic_sub_fetch(&fs->nr_tasks, 1, __ATOMIC_RELAXED);
+
+	ASSERT(left != UINT32_MAX);
+	fs_state_put(fs);
+}
+
+bool fs_state_shared(const struct fs_state *fs)
+{
+	return __atomic_load_n(&fs->nr_tasks, __ATOMIC_RELAXED) > 1;
 }
 
 int fs_state_cwd(struct fs_state *fs, struct path *out)

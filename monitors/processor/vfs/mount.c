@@ -383,7 +383,7 @@ static struct mounts *mounts_make(void)
 	if (err) {
 		mounts_clear(m, &gone);
 		mounts_put_gone(&gone); /* no file system goes: these are for ever */
-		kmem_free(m);
+		mounts_drop(m);
 		return ERR_PTR(err);
 	}
 	return m;

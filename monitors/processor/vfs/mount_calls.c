@@ -232,9 +232,37 @@ static int mount_new(const struct mount_request *r)
 	return put_at(r, mt);
 }
 
+/*
+ * A namespace's own file, which no mount shows. One of mounts must be younger than the one that it
+ * is mounted in, or a ring of them would keep each other.
+ */
+static int bind_ns(const struct mount_request *r, struct ns *ns)
+{
+	char text[NS_TEXT_MAX];
+	struct mount *mt;
+
+	if (ns->kind == NS_MNT && ns->seq <= r->ns->ns.seq)
+		return -EINVAL;
+	mt = mount_alloc(&nsfs_type, &ns->inode, 0);
+	if (!mt)
+		return -ENOMEM;
+	(void)ns_get(ns);
+	ns_text(ns, text);
+	mt->file_root = kmem_strdup(kmem_current(), text);
+	if (!mt->file_root) {
+		mount_put(mt);
+		return -ENOMEM;
+	}
+	return put_at(r, mt);
+}
+
 /* MS_BIND */
 static int bind(struct mount_request *r)
 {
+	struct ns *ns = ns_of_inode(r->from.inode);
+
+	if (ns && !r->from.mnt)
+		return bind_ns(r, ns);
 	if (!r->from.mnt || r->from.mnt->ns != r->ns)
 		return -EINVAL;
 	if (r->no_place)

@@ -46,11 +46,20 @@ static bool is_below(const struct mount *child, const char *root)
 	       (child->point && !strncmp(child->point, root, len) && child->point[len] == '/');
 }
 
+/* A namespace of mounts that has been mounted: a copy of it could come to lie in itself. */
+static bool is_mount_ns(const struct mount *mt)
+{
+	const struct ns *ns = ns_of_inode(mt->root);
+
+	return ns && ns->kind == NS_MNT;
+}
+
 /*
  * @top, and if @all the mounts in it that are below its directory with path @root ("" for its
- * root), the files of covered directories only with @shown.
+ * root). @whole: for another namespace, with the files of covered directories and without
+ * namespaces of mounts, as on Linux.
  */
-static int collect(struct forest *f, struct mount *top, const char *root, bool all, bool shown)
+static int collect(struct forest *f, struct mount *top, const char *root, bool all, bool whole)
 {
 	struct mount *child;
 	int err = collect_one(f, top);
@@ -58,7 +67,8 @@ static int collect(struct forest *f, struct mount *top, const char *root, bool a
 	assert_mutex_held(&mount_change);
 	for (size_t i = 0; !err && all && i < f->nr; i++) {
 		list_for_each_entry(child, &f->from[i]->children, beside) {
-			if (err || (child->shown && !shown) || (!i && !is_below(child, root)))
+			if (err || (child->shown && !whole) || (!i && !is_below(child, root)) ||
+			    (whole && is_mount_ns(child)))
 				continue;
 			err = collect_one(f, child);
 		}
@@ -219,6 +229,6 @@ struct mounts *mounts_copy(struct mounts *ns, struct path *one, struct path *two
 	if (!err)
 		return own;
 	mounts_clear(own, gone);
-	kmem_free(own);
+	mounts_drop(own);
 	return ERR_PTR(err);
 }

@@ -16,6 +16,7 @@
 #include <kernel/mutex.h>
 #include <kernel/spinlock.h>
 #include <lib/list.h>
+#include <processor/ns/ns.h>
 
 #include "path.h"
 
@@ -67,7 +68,7 @@ struct mount {
 };
 
 struct mounts { /* a namespace */
-	refcount_t refs;
+	struct ns ns;
 	struct mount *root;    /* const once there, to the end of the namespace */
 	struct list_head list; /* mount_table_lock: without the files of covered directories */
 	size_t nr;             /* the same: in the list */
@@ -84,6 +85,8 @@ extern bool mount_charge_node; /* mount_change: what is made now belongs to no p
 /* --- making and changing: under mount_change ----------------------------------------- */
 
 struct mounts *mounts_alloc(void); /* empty; NULL */
+/* An empty one that could not be made, which nobody else knows. */
+void mounts_drop(struct mounts *ns);
 /*
  * A mount of @root of @type, whose reference it takes over on success. It is in no namespace and
  * has one reference. NULL: no memory.

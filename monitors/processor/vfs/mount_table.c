@@ -415,15 +415,54 @@ static int points_of(const struct mount *parent, const struct mount *more, const
 
 /* --- changes ------------------------------------------------------------------------- */
 
+/* The last reference is gone. */
+static void mounts_free(struct ns *head)
+{
+	struct mounts *ns = mounts_of_ns(head);
+	LIST_HEAD(gone);
+
+	mutex_lock(&mount_change);
+	mounts_clear(ns, &gone);
+	mutex_unlock(&mount_change);
+	mounts_put_gone(&gone);
+	mounts_drop(ns);
+}
+
 struct mounts *mounts_alloc(void)
 {
+	static const struct ns first = NS_FIRST_INIT(NS_MNT, 0xeffffff8u);
 	struct mounts *ns = kmem_alloc(payer(), sizeof(*ns));
 
 	if (!ns)
 		return NULL;
-	refcount_set(&ns->refs, 1);
 	list_init(&ns->list);
-	return ns;
+	if (mount_charge_node) {
+		ns->ns = first;
+		return ns;
+	}
+	if (!ns_init(&ns->ns, NS_MNT, mounts_free))
+		return ns;
+	kmem_free(ns);
+	return NULL;
+}
+
+void mounts_drop(struct mounts *ns)
+{
+	ASSERT(!ns->root);
+	if (ns->ns.free)
+		ns_exit(&ns->ns);
+	kmem_free(ns);
+}
+
+struct ns *mounts_ns(struct mounts *m)
+{
+	return ns_get(&m->ns);
+}
+
+struct mounts *mounts_of_ns(struct ns *ns)
+{
+	ASSERT(ns->kind == NS_MNT);
+	return container_of(ns, struct mounts, ns);
 }
 
 struct mount *mount_alloc(struct fs_type *type, struct inode *root, uint32_t flags)
@@ -684,18 +723,10 @@ void mounts_clear(struct mounts *ns, struct list_head *gone)
 
 void mounts_hold(struct mounts *ns)
 {
-	refcount_inc(&ns->refs);
+	(void)ns_get(&ns->ns);
 }
 
 void mounts_put(struct mounts *ns)
 {
-	LIST_HEAD(gone);
-
-	if (!refcount_dec_and_test(&ns->refs))
-		return;
-	mutex_lock(&mount_change);
-	mounts_clear(ns, &gone);
-	mutex_unlock(&mount_change);
-	mounts_put_gone(&gone);
-	kmem_free(ns);
+	ns_put(&ns->ns);
 }

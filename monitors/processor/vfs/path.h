@@ -17,6 +17,7 @@
 
 struct mount;
 struct mounts;
+struct ns;
 
 /* A place in the tree. An empty one is all zeros. */
 struct path {
@@ -134,6 +135,9 @@ int attr_access(const struct fs_cred *cred, struct inode *inode, const struct fi
 struct mounts *mounts_get(void);
 void mounts_hold(struct mounts *m);
 void mounts_put(struct mounts *m);
+/* The namespace that it is, referenced; and back, without a reference of its own. */
+struct ns *mounts_ns(struct mounts *m);
+struct mounts *mounts_of_ns(struct ns *ns);
 /* One line: what of the configuration keeps them from being made; NULL: nothing. */
 const char *mounts_why(void);
 /*
@@ -177,6 +181,7 @@ bool mounts_info(const struct mounts *m, uint32_t id, struct mount_info *info);
  */
 struct fs_state {
 	refcount_t refs;
+	uint32_t nr_tasks;     /* atomic: those that share it; others only look */
 	struct mounts *mounts; /* const */
 	struct mutex lock;
 	struct path root __guarded_by(&lock); /* empty: that of the mounts */
@@ -186,6 +191,8 @@ struct fs_state {
 
 /* At "/"; ERR_PTR. */
 struct fs_state *fs_state_create(uint32_t umask);
+/* Another one with the umask of @fs: at the root of the namespace @m. ERR_PTR(-ENOMEM) */
+struct fs_state *fs_state_enter(struct fs_state *fs, struct mounts *m);
 /* fork without CLONE_FS; ERR_PTR(-ENOMEM). */
 struct fs_state *fs_state_copy(struct fs_state *fs);
 /* The same with mounts of its own (CLONE_NEWNS). */
@@ -195,6 +202,11 @@ static inline void fs_state_get(struct fs_state *fs)
 	refcount_inc(&fs->refs);
 }
 void fs_state_put(struct fs_state *fs);
+/* One more task has @fs, with a reference (CLONE_FS); one that had it has it no more. */
+void fs_state_join(struct fs_state *fs);
+void fs_state_leave(struct fs_state *fs);
+/* Is there another one? */
+bool fs_state_shared(const struct fs_state *fs);
 /* A directory that @cred may search; -ENOENT, -ENOTDIR, -EACCES ... */
 int fs_state_chdir(struct fs_state *fs, const struct fs_cred *cred, const char *text) __must_check;
 /* A copy of the working directory. -ENOMEM */

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * nsfs: namespaces as files, which a program can open, keep, mount and ask. See ns.h.
+ */
+#include <abi/fcntl.h>
+#include <abi/ioctl.h>
+#include <abi/stat.h>
+#include <arch/uaccess.h>
+#include <kernel/initcall.h>
+#include <kernel/panic.h>
+#include <kernel/time.h>
+#include <lib/err.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <processor/process/process.h>
+#include <processor/vfs/file.h>
+#include <processor/vfs/path.h>
+
+#include "ns.h"
+
+int ns_path(struct ns *ns, struct path *to)
+{
+	char text[NS_TEXT_MAX];
+
+	ns_text(ns, text);
+	to->text = kstrdup(text);
+	if (!to->text)
+		return -ENOMEM;
+	to->inode = &ns_get(ns)->inode;
+	return 0;
+}
+
+struct ns ns_user_first = NS_FIRST_INIT(NS_USER, 0xeffffffdu);
+
+static int nsfs_getattr(struct inode *inode, struct file_attr *attr)
+{
+	attr->file.ino = ns_of_inode(inode)->nr;
+	attr->mode = S_IFREG | 0444;
+	attr->nlink = 1;
+	attr->attrs = STATX_ATTR_IMMUTABLE; /* not even root writes it */
+	attr->atime.sec = attr->mtime.sec = attr->ctime.sec =
+		(int64_t)(time_boot_real_ns() / NSEC_PER_SEC);
+	return 0;
+}
+
+static void nsfs_release(struct inode *inode)
+{
+	struct ns *ns = ns_of_inode(inode);
+
+	ASSERT(ns->free); /* the first ones stay */
+	ns->free(ns);
+}
+
+static int nsfs_stat(struct file *f, struct file_attr *attr)
+{
+	return inode_getattr(f->inode, attr);
+}
+
+/* A new descriptor of @ns for the calling task. */
+static long open_ns(struct ns *ns)
+{
+	struct path to = { 0 };
+	struct file *f;
+	int fd, err = ns_path(ns, &to);
+
+	if (!err)
+		err = inode_getattr(to.inode, &to.attr);
+	f = err ? ERR_PTR(err) : path_open_found(&to, O_RDONLY);
+	path_put(&to);
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	fd = files_install(files_current(), f, 0, true);
+	if (fd < 0)
+		file_put(f);
+	return fd;
+}
+
+static long nsfs_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
+{
+	struct ns *ns = ns_of_inode(f->inode);
+
+	switch (cmd) {
+	case NS_GET_NSTYPE:
+		return (long)ns_kind_flag(ns->kind);
+	case NS_GET_USERNS:
+		/* The first one owns all, and that has no owner. */
+		return ns->kind == NS_USER ? -EPERM : open_ns(&ns_user_first);
+	case NS_GET_PARENT:
+		return ns->kind == NS_USER || ns->kind == NS_PID ? -EPERM : -EINVAL;
+	case NS_GET_OWNER_UID:
+		if (ns->kind != NS_USER)
+			return -EINVAL;
+		return put_user_u32(0, (void __user *)arg);
+	default:
+		return -ENOTTY;
+	}
+}
+
+static const struct file_ops nsfs_file_ops = {
+	.name = "namespace",
+	.stat = nsfs_stat,
+	.ioctl = nsfs_ioctl,
+};
+
+static int nsfs_open(struct inode *inode, struct file *f)
+{
+	f->ops = &nsfs_file_ops;
+	return 0;
+}
+
+const struct inode_ops nsfs_inode_ops = {
+	.name = "namespace",
+	.getattr = nsfs_getattr,
+	.release = nsfs_release,
+	.open = nsfs_open,
+};
+
+struct fs_type nsfs_type = {
+	.name = "nsfs",
+	.at = "",
+	.magic = 0x6e736673,
+	.create_error = -EPERM,
+	.made_up = true,
+};
+
+static int nsfs_init(void)
+{
+	nsfs_type.dev = fs_new_dev();
+	return 0;
+}
+INITCALL(fs, nsfs_init);
