@@ -8,7 +8,7 @@
  *		one sent to a group reaches either the parent before it forks, or parent and child.
  * Limits:	RLIMIT_NPROC for a user; for everybody, a number of tasks that the kernel's memory
  *		can hold: both answer EAGAIN. A program that has had its share of that memory gets
- *		ENOMEM. No namespaces but those of mounts, no cgroups: EINVAL.
+ *		ENOMEM. No namespaces of users, pids, networks, IPC and time, no cgroups: EINVAL.
  */
 #define PR_FMT "process: "
 
@@ -30,6 +30,7 @@
 #include <processor/account/account.h>
 #include <processor/ipc/sysv.h>
 #include <processor/mm/aspace.h>
+#include <processor/ns/ns.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
 
@@ -37,11 +38,6 @@ COUNTER(fork_forks, "process.forks", "processes made by fork and its kin");
 COUNTER(fork_vforks, "process.vforks", "of these, in the parent's address space");
 COUNTER(fork_threads, "process.threads", "threads made");
 COUNTER(fork_refused, "process.fork_refused", "forks and threads refused by a limit");
-
-/* Namespaces. */
-#define CLONE_NEW_ANY                                                                   \
-	(CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | \
-	 CLONE_NEWNET)
 
 #define CLONE3_ALL (0xffffffffull | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP)
 
@@ -181,18 +177,23 @@ static int share_task_parts(struct task *t, struct task *from, uint64_t flags)
 {
 	struct files *files = from->files;
 	struct fs_state *fs = from->fs;
+	struct ns_set *ns;
 
 	t->cred = cred_get(from->cred);
 	t->login_uid = from->login_uid;
 	t->login_session = from->login_session;
 	memcpy(t->comm, from->comm, sizeof(t->comm));
 	if (flags & CLONE_FS)
-		fs_state_get(fs);
+		fs_state_join(fs);
 	else
 		fs = (flags & CLONE_NEWNS) ? fs_state_copy_mounts(fs) : fs_state_copy(fs);
 	if (IS_ERR(fs))
 		return PTR_ERR(fs);
 	t->fs = fs;
+	ns = ns_set_make(from->ns, flags);
+	if (IS_ERR(ns))
+		return PTR_ERR(ns);
+	t->ns = ns;
 	if (flags & CLONE_FILES)
 		files_get_table(files);
 	else
@@ -251,16 +252,20 @@ void task_release_parts(struct task *t)
 	const struct cred *cred = t->cred;
 	struct files *files = t->files;
 	struct fs_state *fs = t->fs;
+	struct ns_set *ns = t->ns;
 
 	sem_undos_put(t);
 	spin_lock(&p->sig_lock);
 	t->files = NULL;
 	t->fs = NULL;
+	t->ns = NULL;
 	spin_unlock(&p->sig_lock);
 	if (files)
 		files_put(files);
 	if (fs)
-		fs_state_put(fs);
+		fs_state_leave(fs);
+	if (ns)
+		ns_set_put(ns);
 	if (cred)
 		cred_put(cred);
 	t->cred = NULL;
@@ -403,7 +408,7 @@ static int check_flags(const struct clone_spec *spec)
 {
 	const uint64_t f = spec->flags;
 
-	if (f & (CLONE_NEW_ANY | CLONE_NEWTIME | CLONE_INTO_CGROUP))
+	if (f & (CLONE_NEW_NONE | CLONE_INTO_CGROUP))
 		return -EINVAL; /* none of these here */
 	if ((f & CLONE_NEWNS) && (f & CLONE_FS))
 		return -EINVAL;
@@ -513,7 +518,7 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 
 	if (err)
 		return err;
-	if ((spec->flags & CLONE_NEWNS) && !capable(CAP_SYS_ADMIN))
+	if ((spec->flags & (CLONE_NEWNS | NS_SET_FLAGS)) && !capable(CAP_SYS_ADMIN))
 		return -EPERM;
 	if ((spec->flags & CLONE_SETTLS) && !user_range_ok(spec->tls, 1))
 		return -EPERM;
@@ -553,74 +558,6 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 	}
 	task_put(t);
 	return tid;
-}
-
-/* The calling task has @fs, if it is not NULL, and @files from now on. */
-static void replace_parts(struct fs_state *fs, struct files *files)
-{
-	struct process *p = process_current();
-	struct task *t = task_current();
-	struct fs_state *old_fs = t->fs;
-	struct files *old_files = t->files;
-
-	spin_lock(&p->sig_lock);
-	if (fs)
-		t->fs = fs;
-	if (files)
-		t->files = files;
-	spin_unlock(&p->sig_lock);
-	if (fs)
-		fs_state_put(old_fs);
-	if (files)
-		files_put(old_files);
-}
-
-/* Threads, and what they have in common, can only be kept apart by one that is alone. */
-static bool is_alone(void)
-{
-	struct process *p = process_current();
-	bool alone;
-
-	spin_lock(&p->sig_lock);
-	alone = list_length(&p->tasks) == 1;
-	spin_unlock(&p->sig_lock);
-	return alone;
-}
-
-/* unshare(flags): parts of its own for the caller */
-long sys_unshare(const struct syscall_args *args)
-{
-	const uint64_t flags = args->a[0], together = CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
-	struct task *t = task_current();
-	struct fs_state *fs = NULL;
-	struct files *files = NULL;
-
-	if (flags & ~(together | CLONE_FS | CLONE_FILES | CLONE_NEWNS | CLONE_NEW_ANY |
-		      CLONE_NEWTIME | CLONE_SYSVSEM))
-		return -EINVAL;
-	if ((flags & together) && !is_alone())
-		return -EINVAL;
-	if ((flags & (CLONE_NEWNS | (CLONE_NEW_ANY & ~CLONE_NEWUSER))) && !capable(CAP_SYS_ADMIN))
-		return -EPERM;
-	if (flags & (CLONE_NEW_ANY | CLONE_NEWTIME))
-		return -EINVAL; /* none of these here */
-	if (flags & CLONE_NEWNS)
-		fs = fs_state_copy_mounts(t->fs);
-	else if (flags & CLONE_FS)
-		fs = fs_state_copy(t->fs);
-	if (IS_ERR(fs))
-		return PTR_ERR(fs);
-	if ((flags & CLONE_FILES) && files_shared(t->files))
-		files = files_copy(t->files);
-	if (IS_ERR(files)) {
-		if (fs)
-			fs_state_put(fs);
-		return PTR_ERR(files);
-	}
-	replace_parts(fs, files);
-	if (flags & CLONE_SYSVSEM)
-		sem_undos_put(t);
-	return 0;
 }
 
 /* clone(flags, stack, parent_tid, child_tid, tls) */

@@ -25,11 +25,11 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/ns/ns.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/path.h>
 
 #include "core_private.h"
-#include "hostname.h"
 #include "process_private.h"
 
 COUNTER(core_files, "core.files", "core files written, also those cut short");
@@ -103,8 +103,9 @@ void core_over(void)
 static int make_name(const struct linux_siginfo *info, char *out)
 {
 	struct process *p = process_current();
+	struct uts_names names;
 	struct core_name_facts f = {
-		.hostname = SYSTEM_HOSTNAME,
+		.hostname = names.node,
 		.pid = p->pid,
 		.tid = task_current()->tid,
 		.uid = task_current()->cred->uid,
@@ -117,6 +118,7 @@ static int make_name(const struct linux_siginfo *info, char *out)
 	char pattern[CORE_PATTERN_MAX];
 	int err;
 
+	uts_names(&names);
 	core_pattern_get(pattern);
 	mutex_lock(&p->lock);
 	f.comm = p->comm;

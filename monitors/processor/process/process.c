@@ -21,6 +21,7 @@
 #include <mm/slab.h>
 #include <processor/account/account.h>
 #include <processor/mm/aspace.h>
+#include <processor/ns/ns.h>
 #include <processor/tty/tty.h>
 #include <processor/vfs/file.h>
 
@@ -216,6 +217,9 @@ static int task_fill(struct task *t, const struct ctl_run *run)
 	if (IS_ERR(fs))
 		return PTR_ERR(fs); /* of the root file system, perhaps */
 	t->fs = fs;
+	t->ns = ns_set_first();
+	if (!t->ns)
+		return -ENOMEM;
 	lock_not_needed(&p->sig_lock, "nothing else knows the process yet");
 	p->cred = cred_get(t->cred);
 	p->uid = t->cred->uid;
@@ -231,6 +235,8 @@ static void task_drop(struct task *t)
 		fs_state_put(t->fs);
 	if (t->files)
 		files_put(t->files);
+	if (t->ns)
+		ns_set_put(t->ns);
 	task_put(t);
 }
 

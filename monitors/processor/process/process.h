@@ -44,6 +44,7 @@ struct files;
 struct inode;
 struct file_attr;
 struct kmem_account;
+struct ns_set;
 struct strace_call;
 
 #define INIT_PID 1u
@@ -184,6 +185,7 @@ struct task {
 	const struct cred *cred; /* own */
 	struct fs_state *fs;     /* own; others: process.sig_lock */
 	struct files *files;     /* own; others: process.sig_lock */
+	struct ns_set *ns;       /* the same */
 	char comm[COMM_LEN];     /* process.lock */
 	uint32_t user;           /* vnode.lock: the uid that it is counted for */
 	bool nproc_exceeded;     /* own: setuid() went over RLIMIT_NPROC; exec answers EAGAIN */

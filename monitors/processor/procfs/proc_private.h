@@ -73,6 +73,13 @@ int link_pid_root(struct text *t, const struct pseudo_subject *s);
 int magic_pid_cwd(const struct pseudo_subject *s, struct path *to);
 int magic_pid_root(const struct pseudo_subject *s, struct path *to);
 
+/* proc_ns.c */
+extern const struct pseudo_node proc_ns_nodes[];
+SHOW(show_hostname);
+SHOW(show_domainname);
+int store_hostname(const struct pseudo_subject *s, const char *buf, size_t len);
+int store_domainname(const struct pseudo_subject *s, const char *buf, size_t len);
+
 /* proc_login.c */
 int store_pid_loginuid(const struct pseudo_subject *s, const char *buf, size_t len);
 

@@ -28,8 +28,6 @@
 
 CONSTANT(show_osrelease, SYSTEM_RELEASE)
 CONSTANT(show_ostype, SYSTEM_NAME)
-CONSTANT(show_hostname, SYSTEM_HOSTNAME)
-CONSTANT(show_domainname, SYSTEM_DOMAIN)
 CONSTANT(show_kversion, SYSTEM_VERSION)
 CONSTANT(show_ngroups_max, STRINGIFY(CRED_GROUPS_MAX))
 CONSTANT(show_cap_last_cap, "40")
@@ -242,8 +240,8 @@ static const struct pseudo_node kernel_nodes[] = {
 	PSEUDO_FILE("cap_last_cap", 0444, show_cap_last_cap),
 	PSEUDO_WRITABLE("core_pattern", 0644, show_core_pattern, store_core_pattern),
 	PSEUDO_WRITABLE("core_uses_pid", 0644, show_core_uses_pid, store_core_uses_pid),
-	PSEUDO_FILE("domainname", 0444, show_domainname),
-	PSEUDO_FILE("hostname", 0444, show_hostname),
+	PSEUDO_WRITABLE("domainname", 0644, show_domainname, store_domainname),
+	PSEUDO_WRITABLE("hostname", 0644, show_hostname, store_hostname),
 	PSEUDO_WRITABLE("msg_next_id", 0644, show_msg_next_id, store_msg_next_id),
 	PSEUDO_WRITABLE("msgmax", 0644, show_msgmax, store_msgmax),
 	PSEUDO_WRITABLE("msgmnb", 0644, show_msgmnb, store_msgmnb),

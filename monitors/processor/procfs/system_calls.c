@@ -12,6 +12,7 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <mm/kmap.h>
+#include <processor/ns/ns.h>
 #include <processor/process/cred.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
@@ -23,13 +24,15 @@ long sys_uname(const struct syscall_args *args)
 {
 	struct linux_new_utsname name = {
 		.sysname = SYSTEM_NAME,
-		.nodename = SYSTEM_HOSTNAME,
 		.release = SYSTEM_RELEASE,
 		.version = SYSTEM_VERSION,
 		.machine = SYSTEM_MACHINE,
-		.domainname = SYSTEM_DOMAIN,
 	};
+	struct uts_names names;
 
+	uts_names(&names);
+	strlcpy(name.nodename, names.node, sizeof(name.nodename));
+	strlcpy(name.domainname, names.domain, sizeof(name.domainname));
 	if (READ_ONCE(process_current()->personality) & UNAME26)
 		strlcpy(name.release, SYSTEM_UNAME26, sizeof(name.release));
 	return copy_to_user((void __user *)args->a[0], &name, sizeof(name));

@@ -11,7 +11,6 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 #include <processor/excache/usage.h>
-#include <processor/process/hostname.h>
 
 #include "system.h"
 #include "text_private.h"
@@ -26,7 +25,6 @@
 #define SYSTEM_UNAME26 "2.6.73-tessera"
 #define SYSTEM_VERSION "#1 SMP PREEMPT Tessera"
 #define SYSTEM_MACHINE "x86_64"
-#define SYSTEM_DOMAIN  "(none)"
 
 #define USER_HZ       100u
 #define NS_PER_TICK   (1000000000u / USER_HZ)

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * unshare and setns: the calling task leaves what it shares with others.
+ *
+ * Flow:	everything that the task is to have is made first; then it is put in place, which
+ *		cannot fail.
+ * Limits:	a task enters namespaces of pids and users only if it is in them: there is one of
+ *		each.
+ */
+#include "process_private.h"
+
+#include <lib/err.h>
+#include <processor/ipc/sysv.h>
+#include <processor/ns/ns.h>
+#include <processor/syscall/syscall.h>
+#include <processor/vfs/file.h>
+
+/* Parts that the calling task is to have; NULL: it keeps its own. */
+struct parts {
+	struct fs_state *fs;
+	struct files *files;
+	struct ns_set *ns;
+};
+
+static void parts_put(struct parts *parts)
+{
+	if (parts->fs)
+		fs_state_leave(parts->fs);
+	if (parts->files)
+		files_put(parts->files);
+	if (parts->ns)
+		ns_set_put(parts->ns);
+	*parts = (struct parts){ 0 };
+}
+
+#define SWAP_IF_THERE(mine, theirs)             \
+	do {                                    \
+		__typeof__(mine) old_ = (mine); \
+                                                \
+		if (theirs) {                   \
+			(mine) = (theirs);      \
+			(theirs) = old_;        \
+		}                               \
+	} while (0)
+
+/* Takes @parts over. */
+static void install(struct parts *parts)
+{
+	struct process *p = process_current();
+	struct task *t = task_current();
+
+	spin_lock(&p->sig_lock);
+	SWAP_IF_THERE(t->fs, parts->fs);
+	SWAP_IF_THERE(t->files, parts->files);
+	SWAP_IF_THERE(t->ns, parts->ns);
+	spin_unlock(&p->sig_lock);
+	parts_put(parts);
+}
+
+/* --- unshare --------------------------------------------------------------------------------- */
+
+/* Threads, and what they have in common, can only be kept apart by one that is alone. */
+static bool is_alone(void)
+{
+	struct process *p = process_current();
+	bool alone;
+
+	spin_lock(&p->sig_lock);
+	alone = list_length(&p->tasks) == 1;
+	spin_unlock(&p->sig_lock);
+	return alone;
+}
+
+static int check_unshare(uint64_t flags)
+{
+	const uint64_t together = CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
+	const uint64_t needs_cap = (CLONE_NEWNS | NS_SET_FLAGS | CLONE_NEW_NONE) & ~CLONE_NEWUSER;
+
+	if (flags & ~(together | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_NEWNS |
+		      NS_SET_FLAGS | CLONE_NEW_NONE))
+		return -EINVAL;
+	if ((flags & together) && !is_alone())
+		return -EINVAL;
+	if ((flags & needs_cap) && !capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	return flags & CLONE_NEW_NONE ? -EINVAL : 0;
+}
+
+/* unshare(flags): parts of its own for the caller */
+long sys_unshare(const struct syscall_args *args)
+{
+	const uint64_t flags = args->a[0];
+	struct task *t = task_current();
+	struct parts parts = { 0 };
+	int err = check_unshare(flags);
+
+	if (err)
+		return err;
+	if (flags & CLONE_NEWNS)
+		parts.fs = fs_state_copy_mounts(t->fs);
+	else if (flags & CLONE_FS)
+		parts.fs = fs_state_copy(t->fs);
+	if (IS_ERR(parts.fs))
+		return PTR_ERR(parts.fs);
+	if ((flags & CLONE_FILES) && files_shared(t->files)) {
+		struct files *files = files_copy(t->files);
+
+		err = IS_ERR(files) ? PTR_ERR(files) : 0;
+		parts.files = err ? NULL : files;
+	}
+	if (!err && (flags & NS_SET_FLAGS)) {
+		struct ns_set *ns = ns_set_make(t->ns, flags);
+
+		err = IS_ERR(ns) ? PTR_ERR(ns) : 0;
+		parts.ns = err ? NULL : ns;
+	}
+	if (err) {
+		parts_put(&parts);
+		return err;
+	}
+	install(&parts);
+	if (flags & CLONE_SYSVSEM)
+		sem_undos_put(t);
+	return 0;
+}
+
+/* --- setns ----------------------------------------------------------------------------------- */
+
+/* Its root and working directory are those of the namespace, so they can be nobody else's. */
+static int enter_mounts(struct parts *parts, struct ns *ns)
+{
+	struct fs_state *fs;
+
+	if (!capable(CAP_SYS_ADMIN) || !capable(CAP_SYS_CHROOT))
+		return -EPERM;
+	if (fs_state_shared(fs_current()))
+		return -EINVAL;
+	fs = fs_state_enter(fs_current(), mounts_of_ns(ns));
+	if (IS_ERR(fs))
+		return PTR_ERR(fs);
+	if (parts->fs)
+		fs_state_leave(parts->fs);
+	parts->fs = fs;
+	return 0;
+}
+
+static int enter(struct parts *parts, struct ns *ns)
+{
+	struct ns_set *set;
+
+	if (ns->kind == NS_USER)
+		return -EINVAL; /* the one that it is in */
+	if (ns->kind == NS_MNT)
+		return enter_mounts(parts, ns);
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (ns->kind == NS_PID)
+		return 0; /* the same */
+	set = ns_set_with(parts->ns ? parts->ns : task_current()->ns, ns);
+	if (IS_ERR(set))
+		return PTR_ERR(set);
+	if (parts->ns)
+		ns_set_put(parts->ns);
+	parts->ns = set;
+	return 0;
+}
+
+/* The namespaces of @p that @flags name. */
+static int enter_all(struct parts *parts, struct process *p, uint64_t flags)
+{
+	int err = 0;
+
+	for (enum ns_kind k = 0; !err && k < NS_KINDS; k++) {
+		struct ns *ns;
+
+		if (!(flags & ns_kind_flag(k)))
+			continue;
+		ns = ns_of_process(p, 0, k);
+		if (IS_ERR(ns))
+			return -ESRCH;
+		err = enter(parts, ns);
+		ns_put(ns);
+	}
+	return err;
+}
+
+/* A descriptor of process @p: several namespaces at once. */
+static int enter_process(struct parts *parts, struct process *p, uint64_t flags)
+{
+	const uint64_t known = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWIPC | CLONE_NEWNET |
+			       CLONE_NEWPID | CLONE_NEWUSER | CLONE_NEWUTS;
+
+	if (!flags || (flags & ~known))
+		return -EINVAL;
+	if (READ_ONCE(p->state) != PROCESS_ALIVE)
+		return -ESRCH;
+	if (!process_may_look(p))
+		return -EPERM;
+	return enter_all(parts, p, flags);
+}
+
+/* setns(fd, flags): the caller enters a namespace, or some of those of a process */
+long sys_setns(const struct syscall_args *args)
+{
+	const int fd = (int)args->a[0];
+	const uint64_t flags = (uint32_t)args->a[1];
+	struct file *f = fd_get(fd);
+	struct parts parts = { 0 };
+	struct process *p;
+	struct ns *ns;
+	bool nonblock;
+	int err;
+
+	if (IS_ERR(f))
+		return PTR_ERR(f);
+	if (f->flags & O_PATH) {
+		file_put(f);
+		return -EBADF;
+	}
+	ns = ns_of_inode(f->inode);
+	p = ns ? NULL : pidfd_process(fd, &nonblock);
+	if (ns)
+		err = flags && flags != ns_kind_flag(ns->kind) ? -EINVAL : enter(&parts, ns);
+	else
+		err = p ? enter_process(&parts, p, flags) : -EINVAL;
+	if (p)
+		process_put(p);
+	if (err)
+		parts_put(&parts);
+	else
+		install(&parts);
+	file_put(f);
+	return err;
+}
