@@ -190,6 +190,9 @@ static const struct hint hints[] = {
 	{ "mount", "ssT@s", 12 },
 	{ "umount2", "s-", 8 },
 	{ "unshare", "~", 4 },
+	{ "setns", "f~", 8 },
+	{ "sethostname", "bN", 4 },
+	{ "setdomainname", "bN", 4 },
 };
 
 const struct hint *hint_of(const char *name)

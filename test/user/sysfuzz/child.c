@@ -261,7 +261,8 @@ void child_run(struct watch *watch, unsigned int slot, uint64_t seed, unsigned i
 	CHECK(dup2(1, 2) ==
 	      2); /* what the calls write goes to stdout, the driver's word to stderr */
 	if (root)
-		CHECK(syscall(SYS_unshare, CLONE_NEWNS) == 0); /* what it mounts goes with it */
+		CHECK(syscall(SYS_unshare, CLONE_NEWNS | CLONE_NEWUTS) ==
+		      0); /* what it mounts goes with it */
 	if (!root)
 		CHECK(setresgid(uid, uid, uid) == 0 && setresuid(uid, uid, uid) == 0);
 	pools_make(&pools, &workers[0]);

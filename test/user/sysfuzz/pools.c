@@ -82,7 +82,8 @@ static long make_fd(unsigned int i)
 	case 27:
 		return from_path("a", O_PATH);
 	case 28:
-		return from_path("/proc/self/task", O_RDONLY | O_DIRECTORY);
+		return i < 32 ? from_path("/proc/self/task", O_RDONLY | O_DIRECTORY)
+			      : from_path("/proc/self/ns/uts", O_RDONLY);
 	case 29:
 		return RAW(SYS_inotify_init1, O_NONBLOCK);
 	case 30:
