@@ -351,7 +351,7 @@ int excache_drop_killable(struct object *obj, uint64_t first, uint64_t end)
 	return 0;
 }
 
-void prefetch_read(struct object *file, struct read_ahead *ra, uint64_t pgoff)
+void prefetch_read(struct object *file, struct read_ahead *ra, uint64_t pgoff, uint64_t nr_pages)
 {
 }
 

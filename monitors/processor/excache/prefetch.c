@@ -3,9 +3,8 @@
  * ExCache: which pages are fetched before a program asks for them.
  *
  * Flow:	files: a fault that had to fetch a page of a mapped file asks for the pages behind
- *		it. A reader that goes forward asks for a window ahead of itself, twice as long
- *		each time; a reader that jumps starts again with a short one. fill.c sends the
- *		request, in a class of its own, and a page that is there already ends it.
+ *		it; what readers get is in read_ahead.c. fill.c sends the request, in a class of its
+ *		own, and a page that is there already ends it.
  *		Anonymous and shared memory: each miss of a thread, and each first use of a page
  *		that was fetched ahead, is an event. Three events with the same stride, others
  *		between them or not, start a stream; an event that fits none counts for the
@@ -30,8 +29,6 @@
 #include "cache_private.h"
 #include "owner.h"
 
-#define READ_AHEAD_MIN   4u  /* pages */
-#define READ_AHEAD_MAX   32u /* pages: one message */
 #define FAULT_READ_PAGES 16u /* pages behind one that a fault has fetched */
 
 static_assert(READ_AHEAD_MAX <= FILE_FETCH_MAX, "one message");
@@ -58,24 +55,29 @@ void prefetch_fault(struct object *file, uint64_t pgoff, uint64_t nr_mapped)
 			   (unsigned int)MIN(nr_mapped, (uint64_t)FAULT_READ_PAGES));
 }
 
-void prefetch_read(struct object *file, struct read_ahead *ra, uint64_t pgoff)
+static bool is_there(const struct object *obj, uint64_t pgoff)
 {
+	struct cache_set *set = &excache.sets[set_index(obj, pgoff)];
+	bool there;
+
+	spin_lock(&set->lock);
+	there = set_find_locked(set, obj, pgoff) != NULL;
+	spin_unlock(&set->lock);
+	return there;
+}
+
+void prefetch_read(struct object *file, struct read_ahead *ra, uint64_t pgoff, uint64_t nr_pages)
+{
+	struct read_step step = { .pgoff = pgoff, .nr_pages = nr_pages };
+	uint64_t first;
+	uint32_t nr;
+
 	if (!param_prefetch)
 		return;
-	if (pgoff != ra->next && pgoff + 1 != ra->next) {
-		ra->window = READ_AHEAD_MIN;
-		ra->end = pgoff + 1;
-	} else if (!ra->window) {
-		ra->window = READ_AHEAD_MIN;
-	}
-	ra->next = pgoff + 1;
-	ra->end = MAX(ra->end, pgoff + 1);
-	/* Two windows: the reader is inside one while the next is on its way. */
-	if (ra->end - pgoff > ra->window)
-		return;
-	fill_ahead(file, ra->end, ra->window);
-	ra->end += ra->window;
-	ra->window = MIN(ra->window * 2, READ_AHEAD_MAX);
+	step.goes_on = pgoff && read_ahead_jumps(ra, pgoff) && is_there(file, pgoff - 1);
+	nr = read_ahead_step(ra, &step, &first);
+	if (nr)
+		fill_ahead(file, first, nr);
 }
 
 /* --- what becomes of pages fetched ahead ----------------------------------------------- */

@@ -7,6 +7,8 @@
 
 #include <lib/types.h>
 
+#include "read_ahead.h"
+
 struct aspace;
 struct layout_seq;
 struct object;
@@ -17,15 +19,8 @@ struct vma;
 /* A fault has fetched page @pgoff of @file; its mapping shows @nr_mapped pages behind it. */
 void prefetch_fault(struct object *file, uint64_t pgoff, uint64_t nr_mapped);
 
-/* Of one reader of a file; all 0 at first. */
-struct read_ahead {
-	uint64_t next;   /* page that a sequential reader wants next */
-	uint64_t end;    /* page behind the last one asked for ahead */
-	uint32_t window; /* pages */
-};
-
-/* The reader is about to read page @pgoff of @file. */
-void prefetch_read(struct object *file, struct read_ahead *ra, uint64_t pgoff);
+/* The reader is about to read page @pgoff of @file, the first of @nr_pages of one read(2). */
+void prefetch_read(struct object *file, struct read_ahead *ra, uint64_t pgoff, uint64_t nr_pages);
 
 /* --- prefetch.c: anonymous and shared memory --------------------------------------------- */
 

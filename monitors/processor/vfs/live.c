@@ -241,7 +241,8 @@ static ssize_t live_read(struct file *f, struct uio *uio, uint64_t *pos)
 		if (*pos >= size)
 			break;
 		n = (size_t)MIN(MIN((uint64_t)(PAGE_SIZE - off), size - *pos), uio->left);
-		prefetch_read(f->object, &f->read_ahead, *pos >> PAGE_SHIFT);
+		prefetch_read(f->object, &f->read_ahead, *pos >> PAGE_SHIFT,
+			      DIV_ROUND_UP(off + MIN(uio->left, size - *pos), PAGE_SIZE));
 		err = page_get(f, *pos >> PAGE_SHIFT, &line);
 		if (err)
 			return done ? done : err;

@@ -49,7 +49,8 @@ static ssize_t regular_read(struct file *f, struct uio *uio, uint64_t *pos)
 		size_t moved;
 		int err;
 
-		prefetch_read(f->object, &f->read_ahead, pgoff);
+		prefetch_read(f->object, &f->read_ahead, pgoff,
+			      DIV_ROUND_UP(off + MIN(uio->left, size - *pos), PAGE_SIZE));
 		err = page_get(f, pgoff, &line);
 		if (err)
 			return done ? done : err;
