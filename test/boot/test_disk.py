@@ -143,6 +143,13 @@ def test_what_is_written_stays(disk, tmp_path, memories):
         assert (got.status, got.err) == (0, b""), got.err
         assert got.out == want.out
         assert delta(before, cluster.stats(), "s0", "storage.changes") > 300
+        # A file that is made and closed is claimed for no memory node, and none hears of it.
+        before = cluster.stats()
+        cluster.run([BUSYBOX, "sh", "-c", MAKE_TEN]).checked()
+        after = cluster.stats()
+        assert delta(before, after, "s0", "storage.changes") == 10
+        assert delta(before, after, "s0", "storage.claims") == 0
+        cluster.run([BUSYBOX, "sh", "-c", "rm /work/made.*"]).checked()
     finally:
         cluster.close()
     assert not cluster.complaints()
@@ -163,6 +170,7 @@ def test_what_is_written_stays(disk, tmp_path, memories):
 
 
 # Two programs insert at the same time: the index of the log is memory that they share.
+MAKE_TEN = "for i in 0 1 2 3 4 5 6 7 8 9; do : > /work/made.$i; done"
 DATABASE = r"""
 set -e
 cd "$1"

@@ -390,14 +390,17 @@ static void start(void)
 	fetches = 0;
 }
 
-static int open_file(struct file *f, uint32_t flags)
+static int open_as(struct file *f, uint32_t flags, bool fresh)
 {
-	memset(f, 0, sizeof(*f));
-	f->flags = flags;
-	f->inode = &inode;
+	*f = (struct file){ .flags = flags, .inode = &inode, .fresh = fresh };
 	f->attr.file = (struct file_id){ .ino = 12, .gen = 1, .node = 21 };
 	mutex_init(&f->lock, "file", RANK_FILE);
 	return live_open(f);
+}
+
+static int open_file(struct file *f, uint32_t flags)
+{
+	return open_as(f, flags, false);
 }
 
 static void close_file(struct file *f)
@@ -495,6 +498,35 @@ static void a_full_disk_shortens_a_write(struct ktest *t)
 	EXPECT_EQ(t, f.ops->fsync(&f, false), -EIO);
 	EXPECT_EQ(t, memcmp(node.bytes + 10, "fits", 4), 0);
 	EXPECT_NE(t, memcmp(node.bytes + 5 * PAGE_SIZE, "lost", 4), 0);
+	close_file(&f);
+}
+
+/* Its maker is told nothing that it does not know: the first write is the first message. */
+static void a_new_file_is_opened_without_a_message(struct ktest *t)
+{
+	char got[8] = "";
+	struct file f, g;
+
+	start();
+	node.errors = 3; /* of before */
+	ASSERT_EQ(t, open_as(&f, O_RDWR, true), 0);
+	EXPECT_EQ(t, read_at(&f, 0, got, 8), 0);
+	EXPECT_EQ(t, node.opens, 0);
+	EXPECT_EQ(t, write_at(&f, 0, "new", 3), 3);
+	EXPECT_EQ(t, node.writes, 1);
+	EXPECT_EQ(t, read_at(&f, 0, got, 8), 3);
+	EXPECT_EQ(t, memcmp(got, "new", 3), 0);
+	EXPECT_EQ(t, f.ops->fsync(&f, false), 0);
+	EXPECT_EQ(t, node.opens, 0);
+	/* It is open here already, by what the node has said: then that is asked for again. */
+	memcpy(node.bytes, "other", 5);
+	node.size = 5;
+	node.version++;
+	ASSERT_EQ(t, open_as(&g, O_RDONLY, true), 0);
+	EXPECT_EQ(t, node.opens, 1);
+	EXPECT_EQ(t, read_at(&g, 0, got, 8), 5);
+	EXPECT_EQ(t, memcmp(got, "other", 5), 0);
+	close_file(&g);
 	close_file(&f);
 }
 
@@ -768,6 +800,7 @@ static const struct ktest_case cases[] = {
 	KTEST(a_write_is_one_message),
 	KTEST(appends_go_where_the_node_says),
 	KTEST(a_full_disk_shortens_a_write),
+	KTEST(a_new_file_is_opened_without_a_message),
 	KTEST(another_version_at_open),
 	KTEST(losses_are_told_once),
 	KTEST(a_write_that_fails_leaves_no_bytes),

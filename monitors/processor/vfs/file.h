@@ -77,6 +77,7 @@ struct file {
 	struct mount *mnt; /* const: counted; NULL: it is not mounted */
 	bool keeps_mount;  /* const: mount_write_begin() was called for it */
 	bool created;      /* const: open() made the file (F_CREATED_QUERY) */
+	bool fresh;        /* const: it was made to be opened, and is empty */
 
 	struct file_attr attr; /* const: as it was at open */
 	struct object *object; /* const: pages of a regular file, or NULL */

@@ -117,6 +117,8 @@ struct new_inode {
 	bool nameless;      /* tmpfile(): it never gets a name (O_EXCL) */
 	const char *target; /* of a symbolic link */
 	size_t target_len;
+	/* NULL, or out: its attributes, if the file system knows them by now, else untouched. */
+	struct file_attr *made;
 };
 
 enum attr_valid {

@@ -6,7 +6,8 @@
  *		them, enters them into the lines of the cache that are there. read(2) and mappings
  *		use these lines. A line that is mapped for writing is dirty, and written back by
  *		live_map.c. Each open asks the caching node for the version; with another one the
- *		lines go, dirty ones after they were written back.
+ *		lines go, dirty ones after they were written back. An open that has made the file
+ *		asks nothing.
  * Invariants:	there is one object of the file, and one struct live_file, which ends with it.
  *		object.version is the version of the lines that are there; 0: it is not known, and
  *		they go at the next open.
@@ -807,11 +808,13 @@ static const struct file_ops live_ops = {
 
 static int open_locked(struct file *f, struct live_handle *h) __must_hold(&h->lf->change)
 {
-	struct file_state state;
-	int err;
+	struct file_state state = { .mtime = f->attr.mtime };
+	int err = 0;
 
 	assert_mutex_held(&h->lf->change);
-	err = refresh_locked(h->lf, &state);
+	/* Of a new file no line can be old: the caching node hears of it when it is written. */
+	if (!f->fresh || h->lf->told_by)
+		err = refresh_locked(h->lf, &state);
 	if (!err && h->writes)
 		err = object_write_begin(h->lf->object);
 	if (err)

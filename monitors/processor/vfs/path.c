@@ -102,9 +102,9 @@ static int take_mount(struct file *f, struct mount *mnt)
 	return err;
 }
 
-/* An open file of @inode, whose reference stays the caller's. */
+/* An open file of @inode, whose reference stays the caller's. @fresh: it was made for this. */
 static struct file *open_inode(struct inode *inode, struct mount *mnt, const char *text,
-			       const struct file_attr *attr, uint32_t flags)
+			       const struct file_attr *attr, uint32_t flags, bool fresh)
 {
 	const bool plain = (flags & O_PATH) || inode_is_dir(inode);
 	struct file *f =
@@ -116,6 +116,7 @@ static struct file *open_inode(struct inode *inode, struct mount *mnt, const cha
 	f->inode = inode;
 	inode_get(inode);
 	f->attr = *attr;
+	f->fresh = fresh;
 	err = take_mount(f, mnt);
 	if (!err && !plain && inode->mode == S_IFREG) {
 		err = filelease_open_begin(inode, file_writable(f), flags & O_NONBLOCK);
@@ -206,7 +207,7 @@ static struct file *open_existing(const struct fs_cred *cred, const struct path 
 		err = check_noatime(cred, &at->attr, flags);
 	if (err)
 		return ERR_PTR(err);
-	f = open_inode(at->inode, at->mnt, at->text, &at->attr, flags);
+	f = open_inode(at->inode, at->mnt, at->text, &at->attr, flags, false);
 	if (!IS_ERR(f) && (flags & O_TRUNC) && !(flags & O_PATH)) {
 		err = truncate_opened(at->inode, flags & O_NONBLOCK);
 		if (err) {
@@ -228,7 +229,7 @@ struct file *path_open_found(const struct path *at, uint32_t flags)
 
 struct file *path_open_exec(const struct path *at)
 {
-	return open_inode(at->inode, at->mnt, at->text, &at->attr, O_RDONLY);
+	return open_inode(at->inode, at->mnt, at->text, &at->attr, O_RDONLY, false);
 }
 
 /* The canonical path of an entry. */
@@ -245,16 +246,23 @@ static char *entry_text(const struct path *dir, const char *name)
 	return text;
 }
 
-/* Open what was just made: whatever its mode says, the maker may use it as he asked. */
+/*
+ * Open what was just made: whatever its mode says, the maker may use it as he asked. @made: as the
+ * file system has told it, or 0 if it has not.
+ */
 static struct file *open_new(struct inode *inode, const struct path *dir, const char *name,
-			     uint32_t flags)
+			     const struct file_attr *made, uint32_t flags)
 {
 	char *text = entry_text(dir, name);
-	struct file_attr attr;
+	struct file_attr attr = *made;
 	struct file *f;
-	int err = text ? inode_getattr(inode, &attr) : -ENOMEM;
+	int err = 0;
 
-	f = err ? ERR_PTR(err) : open_inode(inode, dir->mnt, text, &attr, flags);
+	if (!made->mode)
+		err = inode_getattr(inode, &attr);
+	if (!text)
+		err = -ENOMEM;
+	f = err ? ERR_PTR(err) : open_inode(inode, dir->mnt, text, &attr, flags, true);
 	kfree(text);
 	return f;
 }
@@ -262,7 +270,8 @@ static struct file *open_new(struct inode *inode, const struct path *dir, const 
 static struct file *create_and_open(const struct fs_cred *cred, const struct walk_result *res,
 				    uint32_t flags, uint32_t mode)
 {
-	struct new_inode how = { .name = res->name, .len = strlen(res->name) };
+	struct file_attr made = { 0 };
+	struct new_inode how = { .name = res->name, .len = strlen(res->name), .made = &made };
 	struct inode *dir = res->parent.inode, *inode;
 	struct file *f;
 	int err;
@@ -283,7 +292,7 @@ static struct file *create_and_open(const struct fs_cred *cred, const struct wal
 	if (err)
 		return ERR_PTR(err);
 	notify_created(dir, res->name, false);
-	f = open_new(inode, &res->parent, res->name, flags);
+	f = open_new(inode, &res->parent, res->name, &made, flags);
 	if (!IS_ERR(f))
 		f->created = true;
 	inode_put(inode);
@@ -300,7 +309,8 @@ static int walk(const struct at_path *at, uint32_t flags, uint32_t access, struc
 /* O_TMPFILE: @path is the directory. */
 static struct file *open_tmpfile(const struct at_path *at, uint32_t flags, uint32_t mode)
 {
-	struct new_inode how = { .name = "#", .len = 1, .nameless = flags & O_EXCL };
+	struct file_attr made = { 0 };
+	struct new_inode how = { .name = "#", .len = 1, .nameless = flags & O_EXCL, .made = &made };
 	struct walk_result res;
 	struct inode *inode;
 	struct file *f;
@@ -320,7 +330,7 @@ static struct file *open_tmpfile(const struct at_path *at, uint32_t flags, uint3
 	if (err) {
 		f = ERR_PTR(err);
 	} else {
-		f = open_new(inode, &res.at, how.name, flags & ~O_TMPFILE);
+		f = open_new(inode, &res.at, how.name, &made, flags & ~O_TMPFILE);
 		inode_put(inode);
 	}
 	walk_result_put(&res);

@@ -69,6 +69,8 @@ int storagefs_create(struct inode *dir, const struct new_inode *how, struct inod
 	if (IS_ERR(path))
 		return PTR_ERR(path);
 	err = storagefs_inode(storage_fs_of(si), &attr, path, strlen(path), out);
+	if (!err && how->made)
+		*how->made = attr;
 	kfree(path);
 	return err;
 }
@@ -90,6 +92,8 @@ int storagefs_tmpfile(struct inode *dir, const struct new_inode *how, struct ino
 		err = storagefs_inode(storage_fs_of(si), &attr, path, strlen(path), out);
 	if (!err)
 		storagefs_gone(storage_inode_of(*out), true);
+	if (!err && how->made)
+		*how->made = attr;
 	kfree(path);
 	return err;
 }
