@@ -138,6 +138,8 @@ int __must_check ext4_inode_write(struct ext4_op *op, struct ext4_inode *in);
 /* From now on fs_inode_stat() shows the fields as they are. */
 void ext4_inode_show(struct ext4_inode *in);
 void ext4_inode_touch(struct ext4_op *op, struct ext4_inode *in, bool contents);
+/* The times of fs_write_pages(). */
+void ext4_inode_written(struct ext4_op *op, struct ext4_inode *in);
 
 /* extent_path.c: a way from the root to a leaf. */
 struct ext4_path {

@@ -153,6 +153,17 @@ out:
 	return err;
 }
 
+void ext4_inode_written(struct ext4_op *op, struct ext4_inode *in)
+{
+	const struct fs_time when = ext4_op_now(op);
+
+	if (fs_time_is_same(when, in->mtime))
+		return;
+	in->mtime = when;
+	if (fs_time_is_later(when, in->ctime))
+		in->ctime = when;
+}
+
 void ext4_inode_touch(struct ext4_op *op, struct ext4_inode *in, bool contents)
 {
 	in->ctime = ext4_op_now(op);

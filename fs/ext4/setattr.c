@@ -104,7 +104,10 @@ static int set(struct ext4_op *op, struct ext4_inode *in, const struct fs_attr *
 		in->gid = a->gid;
 	if (a->mask & FS_SET_FLAGS)
 		set_flags(in, a->flags);
-	ext4_inode_touch(op, in, a->mask & FS_SET_SIZE);
+	if (a->mask & FS_SET_WRITTEN)
+		ext4_inode_written(op, in);
+	else
+		ext4_inode_touch(op, in, a->mask & FS_SET_SIZE);
 	if (a->mask & FS_SET_ATIME)
 		in->atime = a->atime;
 	if (a->mask & FS_SET_MTIME)

@@ -137,7 +137,7 @@ static int write_contents(struct write *w, uint64_t size)
 	if (err)
 		size = old_size;
 	in->size = size;
-	ext4_inode_touch(&w->op, in, true);
+	ext4_inode_written(&w->op, in);
 	if (ext4_aborted(in->fs))
 		return err ? err : -EROFS;
 	if (ext4_inode_write(&w->op, in))

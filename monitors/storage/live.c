@@ -93,7 +93,7 @@ static int write_in(struct fs_inode *in, const struct storage_peer *who,
 {
 	struct fs_change ch = change_of(who, req->seq, req->mtime_s, req->mtime_ns);
 	const uint64_t off = req->pgoff << PAGE_SHIFT;
-	struct fs_attr attr = { .mask = FS_SET_MTIME, .mtime = ch.now };
+	struct fs_attr attr = { .mask = FS_SET_WRITTEN };
 	struct fs_stat stat;
 	int err;
 
@@ -111,7 +111,7 @@ static int write_in(struct fs_inode *in, const struct storage_peer *who,
 	if (req->size > stat.size) {
 		attr.mask |= FS_SET_SIZE;
 		attr.size = req->size;
-	} else if (stat.mtime.sec == ch.now.sec && stat.mtime.nsec == ch.now.nsec) {
+	} else if (fs_time_is_same(stat.mtime, ch.now)) {
 		return 0;
 	}
 	return fs_setattr(in, &attr, &ch);

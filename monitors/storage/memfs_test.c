@@ -465,6 +465,8 @@ static int op_setattr(struct fs_inode *in, const struct fs_attr *attr, const str
 		s->atime = attr->atime;
 	if (attr->mask & FS_SET_MTIME)
 		s->mtime = attr->mtime;
+	if (attr->mask & FS_SET_WRITTEN)
+		s->mtime = ch->now;
 	s->ctime = ch->now;
 	end(m, ch, node_of(in));
 	return 0;

@@ -130,6 +130,7 @@ def on_linux(image: pathlib.Path, names: list[str]) -> dict[str, Done]:
         "\tmount -t ${d#*:} none /mnt/${d%:*}\n"
         "done\n"
         "mkdir -p /mnt/dev/pts /mnt/dev/shm && mount -t devpts none /mnt/dev/pts\n"
+        "ln -s /proc/self/fd /mnt/dev/fd\n"  # as udev and container run-times do
         "mount -t tmpfs none /mnt/dev/shm && ifconfig lo 127.0.0.1 up && hostname tessera\n"
         f"chroot /mnt /bin/sh /jobs/jobs.sh {' '.join(names)} >/dev/null 2>&1\n"
         "umount /mnt/dev/shm /mnt/dev/pts /mnt/dev /mnt/run /mnt/sys /mnt/proc\n"

@@ -62,6 +62,45 @@ static void time_is(const char *what, int fd)
 	printf("%s: %ld.%09ld\n", what, (long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
 }
 
+static struct timespec ctime_of(int fd)
+{
+	struct stat st;
+
+	CHECK(fstat(fd, &st) == 0);
+	return st.st_ctim;
+}
+
+static int is_same(struct timespec a, struct timespec b)
+{
+	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+/* tar and git take a file for changed when its ctime is another than before. */
+static void ctimes(void)
+{
+	const struct timespec old[2] = { { 1000, 0 }, { 1234567890, 123456000 } };
+	const struct timespec late[2] = { { 1000, 0 }, { 4000000000, 5000 } };
+	const int fd = make("ctimes");
+	struct timespec set;
+	struct stat st;
+
+	CHECK(write(fd, "bytes", 5) == 5 && fstat(fd, &st) == 0);
+	printf("a write sets both times: %d\n", is_same(st.st_ctim, st.st_mtim));
+	CHECK(fsync(fd) == 0);
+	printf("ctime is the same when synchronised: %d\n", is_same(st.st_ctim, ctime_of(fd)));
+	CHECK(write(fd, "more", 4) == 4 && futimens(fd, old) == 0);
+	set = ctime_of(fd);
+	printf("it is no older: %d\n", set.tv_sec >= st.st_ctim.tv_sec);
+	CHECK(fsync(fd) == 0);
+	printf("and stays behind an older mtime: %d\n", is_same(set, ctime_of(fd)));
+	CHECK(write(fd, "more", 4) == 4 && futimens(fd, late) == 0);
+	set = ctime_of(fd);
+	printf("it is the clock's: %d\n", set.tv_sec < late[1].tv_sec);
+	CHECK(fsync(fd) == 0);
+	printf("and stays before a later mtime: %d\n", is_same(set, ctime_of(fd)));
+	CHECK(close(fd) == 0);
+}
+
 static void times(void)
 {
 	const struct timespec t[2] = { { 1000, 0 }, { 1234567890, 123456000 } };
@@ -202,6 +241,7 @@ int main(int argc, char **argv)
 	CHECK(argc == 2 && chdir(argv[1]) == 0);
 	holes();
 	times();
+	ctimes();
 	syncs();
 	nameless();
 	allocation();

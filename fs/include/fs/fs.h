@@ -245,10 +245,15 @@ enum fs_setattr_mask {
 	FS_SET_SIZE = 1u << 3, /* regular files */
 	FS_SET_ATIME = 1u << 4,
 	FS_SET_MTIME = 1u << 5,
-	FS_SET_FLAGS = 1u << 6, /* STATX_ATTR_IMMUTABLE, _APPEND and _NODUMP */
+	FS_SET_FLAGS = 1u << 6,   /* STATX_ATTR_IMMUTABLE, _APPEND and _NODUMP */
+	FS_SET_WRITTEN = 1u << 7, /* the times as fs_write_pages() sets them */
 };
 
-/* fs_setattr() sets ctime to the change's time; with a size also mtime, unless it is given. */
+/*
+ * fs_setattr() sets ctime to the change's time; with a size also mtime, unless it is given.
+ * fs_write_pages() brings bytes that were written at the change's time, which may be long ago, or
+ * the mtime that a program has set since: then ctime is that of the setting, and stays.
+ */
 struct fs_attr {
 	uint32_t mask; /* enum fs_setattr_mask */
 	uint32_t mode;

@@ -19,6 +19,17 @@ struct fs_time {
 	uint32_t nsec; /* below 10^9 */
 };
 
+static inline bool fs_time_is_same(struct fs_time a, struct fs_time b)
+{
+	return a.sec == b.sec && a.nsec == b.nsec;
+}
+
+/* Is @a later than @b? */
+static inline bool fs_time_is_later(struct fs_time a, struct fs_time b)
+{
+	return a.sec != b.sec ? a.sec > b.sec : a.nsec > b.nsec;
+}
+
 struct fs_stat {
 	uint64_t ino;
 	uint32_t gen;

@@ -196,6 +196,17 @@ static int refresh_locked(struct live_file *lf, struct file_state *state) __must
 	return err;
 }
 
+/* @attr is what storage knows: add what it hears of later. Its ctime will be as it is told here. */
+static void attr_add(struct file_attr *attr, const struct file_state *state)
+{
+	const bool written = !fs_time_is_same(state->mtime, attr->mtime);
+
+	attr->size = state->size;
+	attr->mtime = state->mtime;
+	if (written && fs_time_is_later(state->mtime, attr->ctime))
+		attr->ctime = state->mtime;
+}
+
 int live_attr(struct file_attr *attr)
 {
 	struct file_state state;
@@ -205,8 +216,7 @@ int live_attr(struct file_attr *attr)
 	err = file_node_open(&attr->file, &node, &state);
 	if (err)
 		return err;
-	attr->size = state.size;
-	attr->mtime = state.mtime;
+	attr_add(attr, &state);
 	attr->version = state.version;
 	return 0;
 }
@@ -819,8 +829,7 @@ static int open_locked(struct file *f, struct live_handle *h) __must_hold(&h->lf
 		err = object_write_begin(h->lf->object);
 	if (err)
 		return err;
-	f->attr.size = state.size;
-	f->attr.mtime = state.mtime;
+	attr_add(&f->attr, &state);
 	h->seen = h->lf->errors;
 	return 0;
 }
