@@ -23,6 +23,7 @@ struct blk_batch {
 	struct blk_seg segs[BATCH_SEGS];
 	unsigned int nr_reqs;
 	unsigned int nr_segs;
+	uint32_t nr_runs;
 	uint64_t next_sector; /* where the last request ends */
 	atomic_t pending;
 	atomic_t err; /* the first error, as a positive errno */
@@ -60,6 +61,7 @@ static void run(struct blk_batch *b)
 
 	if (!nr)
 		return;
+	b->nr_runs++;
 	completion_init(&b->done);
 	atomic_set(&b->pending, (int)nr + 1);
 	blk_submit_many(b->bd, b->reqs, nr);
@@ -113,6 +115,11 @@ void blk_batch_add(struct blk_batch *b, enum blk_op op, uint64_t sector, void *b
 	};
 	b->segs[b->nr_segs++] = (struct blk_seg){ .buf = buf, .len = len };
 	b->next_sector = sector + (len >> BLK_SECTOR_SHIFT);
+}
+
+uint32_t blk_batch_nr_runs(const struct blk_batch *b)
+{
+	return b->nr_runs;
 }
 
 int blk_batch_run(struct blk_batch *b)

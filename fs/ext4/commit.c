@@ -38,9 +38,10 @@ struct log_writer {
 	int err;             /* the first of the writes that are over */
 	uint32_t head;
 	uint32_t used;
-	/* The descriptor that is being filled. */
+	/* The descriptor that is being filled, in its place in the batch before its blocks. */
 	uint8_t *desc;
 	uint32_t desc_lblk;
+	uint32_t desc_run; /* blk_batch_nr_runs() when it was added */
 	uint32_t at;
 	uint8_t *last_tag;
 };
@@ -92,14 +93,14 @@ static uint8_t *new_control(struct log_writer *w, enum jbd2_block_type type)
 	return block;
 }
 
-static void seal_control(struct log_writer *w, uint8_t *block, uint32_t lblk)
+/* All is in @block. */
+static void seal_control(const struct log_writer *w, uint8_t *block)
 {
 	const struct log *log = w->j->log;
 
 	if (log_has_csum(log))
 		put_unaligned_be32(log_block_csum(log, block),
 				   block + log->block_size - JBD2_TAIL_LEN);
-	write_block(w, lblk, block);
 }
 
 static void write_revokes(struct log_writer *w)
@@ -125,12 +126,15 @@ static void write_revokes(struct log_writer *w)
 		n++;
 		h->count = cpu_to_be32((uint32_t)sizeof(*h) + n * len);
 		if (n == per_block) {
-			seal_control(w, block, take_block(w));
+			seal_control(w, block);
+			write_block(w, take_block(w), block);
 			block = NULL;
 		}
 	}
-	if (block)
-		seal_control(w, block, take_block(w));
+	if (block) {
+		seal_control(w, block);
+		write_block(w, take_block(w), block);
+	}
 }
 
 /* --- descriptors and blocks --- */
@@ -150,7 +154,10 @@ static void close_descriptor(struct log_writer *w)
 
 		tag->flags |= cpu_to_be16(JBD2_TAG_LAST);
 	}
-	seal_control(w, w->desc, w->desc_lblk);
+	seal_control(w, w->desc);
+	/* A batch that was full, or had an escaped block, has written it as it was then. */
+	if (blk_batch_nr_runs(w->batch) != w->desc_run)
+		write_block(w, w->desc_lblk, w->desc);
 	w->desc = NULL;
 }
 
@@ -165,6 +172,8 @@ static void add_tag(struct log_writer *w, uint64_t block, uint32_t flags, uint32
 	if (!w->desc) {
 		w->desc = new_control(w, JBD2_DESCRIPTOR);
 		w->desc_lblk = take_block(w);
+		write_block(w, w->desc_lblk, w->desc);
+		w->desc_run = blk_batch_nr_runs(w->batch);
 		w->at = sizeof(struct jbd2_header);
 	} else {
 		flags |= JBD2_TAG_SAME_UUID;

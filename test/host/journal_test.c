@@ -223,6 +223,45 @@ static void nothing_is_in_place_before_its_commit(struct ktest *t)
 	finish(&r);
 }
 
+/* In how many pieces do @nr blocks of the log from its head on lie on the disk? */
+static size_t pieces_of_log(const struct fixture *r, uint32_t nr)
+{
+	const struct journal *j = r->fs->journal;
+	size_t pieces = 1;
+
+	for (uint32_t at = j->head; at + 1 < j->head + nr; at++)
+		pieces += log_sector(j->log, at + 1) != log_sector(j->log, at) + 2;
+	return pieces;
+}
+
+/* Descriptor and blocks in one write, a flush, and the commit block: as Linux does it. */
+static void a_commit_is_two_writes_and_a_flush(struct ktest *t)
+{
+	struct ext4_handle *h;
+	struct fixture r;
+	ext4_tid_t tid;
+	size_t nr, pieces;
+
+	start(&r, t, "-t ext4 -J size=1");
+	EXPECT_EQ(t, ext4_commit_wait(r.fs, set_one(&r, 0, 1), false), 0); /* marks the log */
+	for (uint32_t n = 1; n <= 5; n++) {
+		h = ext4_begin(r.fs, n);
+		for (uint32_t i = 0; i < n; i++)
+			set(&r, h, 2 * i, 100 * n + i);
+		tid = ext4_handle_tid(h);
+		EXPECT_EQ(t, ext4_end(h), 0);
+		pieces = pieces_of_log(&r, n + 1);
+		EXPECT_LE(t, pieces, 2);
+		nr = logdisk_nr_asked(r.disk);
+		EXPECT_EQ(t, ext4_commit_wait(r.fs, tid, false), 0);
+		EXPECT_EQ(t, logdisk_nr_asked(r.disk), nr + pieces + 2);
+	}
+	EXPECT_EQ(t, cut_and_mount(&r, logdisk_nr_events(r.disk), 1), 0);
+	for (uint32_t i = 0; i < 5; i++)
+		EXPECT_EQ(t, value(&r, 2 * i), 500 + i);
+	finish(&r);
+}
+
 /* A block that begins as the journal's own blocks do comes back as it was. */
 static void magic_is_escaped(struct ktest *t)
 {
@@ -233,6 +272,26 @@ static void magic_is_escaped(struct ktest *t)
 	EXPECT_EQ(t, value(&r, 5), JBD2_MAGIC);
 	EXPECT_EQ(t, cut_and_mount(&r, logdisk_nr_events(r.disk), 3), 0);
 	EXPECT_EQ(t, value(&r, 5), JBD2_MAGIC);
+	finish(&r);
+}
+
+/* There is one place for the copy of such a block, so the log is written in several batches. */
+static void magic_many_times(struct ktest *t)
+{
+	struct ext4_handle *h;
+	struct fixture r;
+	ext4_tid_t tid;
+
+	start(&r, t, "-t ext4 -J size=1");
+	h = ext4_begin(r.fs, 20);
+	for (uint32_t i = 0; i < 20; i++)
+		set(&r, h, i, i % 4 ? JBD2_MAGIC : i);
+	tid = ext4_handle_tid(h);
+	EXPECT_EQ(t, ext4_end(h), 0);
+	EXPECT_EQ(t, ext4_commit_wait(r.fs, tid, false), 0);
+	EXPECT_EQ(t, cut_and_mount(&r, logdisk_nr_events(r.disk), 5), 0);
+	for (uint32_t i = 0; i < 20; i++)
+		EXPECT_EQ(t, value(&r, i), i % 4 ? JBD2_MAGIC : i);
 	finish(&r);
 }
 
@@ -721,7 +780,9 @@ static void damaged_journals_without_checksums(struct ktest *t)
 static const struct ktest_case journal_cases[] = {
 	KTEST(handles_nest_and_count),
 	KTEST(nothing_is_in_place_before_its_commit),
+	KTEST(a_commit_is_two_writes_and_a_flush),
 	KTEST(magic_is_escaped),
+	KTEST(magic_many_times),
 	KTEST(a_full_log_makes_writers_wait),
 	KTEST(a_failed_write_ends_all_writing),
 	KTEST(threads_share_commits),
