@@ -494,3 +494,16 @@ static bool fsync_req_is_valid(const struct ps_fsync_req *r)
 }
 
 CODEC_FIXED(ps_fsync_req, PS_FSYNC_REQ, fsync_req_is_valid)
+
+#define PS_KEEP_REQ(F) F(id64, acked)
+
+CODEC_FIXED(ps_keep_req, PS_KEEP_REQ, codec_any)
+
+#define PS_KEEP_REP(F) F(u32, granted), F(zero32, reserved)
+
+static bool keep_rep_is_valid(const struct ps_keep_rep *r)
+{
+	return r->granted <= 1;
+}
+
+CODEC_FIXED(ps_keep_rep, PS_KEEP_REP, keep_rep_is_valid)

@@ -195,6 +195,26 @@ static ssize_t sample_fsync(void)
 #define LOCK_ \
 	{ .owner = 5, .start = 10, .end = INT64_MAX, .pid = 77, .kind = PS_LOCK_OFD, .type = 1 }
 
+static ssize_t sample_keep(void)
+{
+	static const struct ps_keep_req req = { .acked = 7 };
+	struct ps_keep_req_wire w;
+
+	ps_keep_req_encode(&req, &w);
+	memcpy(buf, &w, sizeof(w));
+	return sizeof(w);
+}
+
+static ssize_t sample_keep_reply(void)
+{
+	static const struct ps_keep_rep rep = { .granted = 1 };
+	struct ps_keep_rep_wire w;
+
+	ps_keep_rep_encode(&rep, &w);
+	memcpy(buf, &w, sizeof(w));
+	return sizeof(w);
+}
+
 static ssize_t sample_lock(void)
 {
 	static const struct ps_lock_req req = {
@@ -250,11 +270,11 @@ static ssize_t sample_events_reply(void)
 
 /* In the order of ps_recoders[]; those behind them have their samples in ps_test.c. */
 static ssize_t (*const samples[])(void) = {
-	sample_create,       sample_mkdir,    sample_mknod,      sample_symlink, sample_tmpfile,
-	sample_link,         sample_remove,   sample_rename,     sample_removed, sample_setattr,
-	sample_setxattr,     sample_getxattr, sample_fallocate,  sample_close,   sample_declare,
-	sample_fsync,        sample_lock,     sample_lock_reply, sample_locks,   sample_events,
-	sample_events_reply,
+	sample_create,   sample_mkdir,    sample_mknod,        sample_symlink, sample_tmpfile,
+	sample_link,     sample_remove,   sample_rename,       sample_removed, sample_setattr,
+	sample_setxattr, sample_getxattr, sample_fallocate,    sample_close,   sample_declare,
+	sample_fsync,    sample_keep,     sample_keep_reply,   sample_lock,    sample_lock_reply,
+	sample_locks,    sample_events,   sample_events_reply,
 };
 
 static void there_and_back(struct ktest *t)
@@ -379,6 +399,9 @@ static const struct rejection {
 	{ "declare", AT(declare_req, reserved), 4, 1 },
 	{ "fsync", AT(fsync_req, flags), 4, 2 },
 	{ "fsync", AT(fsync_req, reserved), 4, 1 },
+	{ "keep", AT(keep_req, acked), 8, 0 },
+	{ "keep reply", AT(keep_rep, granted), 4, 2 },
+	{ "keep reply", AT(keep_rep, reserved), 4, 1 },
 	{ "lock", AT(lock_req, file), 8, 0 },
 	{ "lock", AT(lock_req, lock.owner), 8, 0 },
 	{ "lock", AT(lock_req, lock.start), 8, 1ull << 63 },

@@ -5,7 +5,8 @@
  * Flow:	a processor's request names a vNode at a place that the table tells, by its number
  *		or by handles, whose seals must be ours; the sender must be a processor to which the
  *		view gives that vNode. A memory component has checked the processor for which it
- *		asks, so its requests are not compared with the view.
+ *		asks, so its requests are not compared with the view. A processor's request is begun
+ *		when no other one keeps names and attributes any more (keep.h).
  * Context:	threads; may sleep, for the disk, and for the placements after the managers' node
  *		was started again.
  * Failure:	-EACCES: counted, and logged with the sender's name.
@@ -69,6 +70,7 @@ const struct storage_msg storage_msgs[] = {
 	{ PS_LOCKS, FOR_PS, HANDLES(ps_locks_req_wire, file, 1), "ps.locks", NULL, storage_locks },
 	{ PS_LOCK_EVENTS, FOR_PS, STORAGE_VNODE_OWN_USE, 0, 0, "ps.lock_events", NULL,
 	  storage_lock_events },
+	{ PS_KEEP, FOR_PS, STORAGE_VNODE_OWN_USE, 0, 0, "ps.keep", NULL, storage_keep },
 	ASKS_OF(PS_FSYNC, ps_fsync_req_wire, "ps.fsync", storage_fsync),
 	ASKS_OF(PS_SYNC, ps_file_req_wire, "ps.sync", storage_sync),
 	ASKS(MS_READ, FOR_MS, BY_MEMORY, "ms.read", NULL), /* msg.c sends the pages */
@@ -167,12 +169,20 @@ ssize_t storage_serve_msg(struct storage *st, const struct storage_msg *msg,
 			  const struct storage_peer *from, const void *body, size_t len,
 			  void *reply, size_t cap)
 {
-	const int err = storage_check_vnode(st, msg, from->node, body, len);
+	const bool of_processor = msg->flags & RPC_HANDLER_FROM_PROCESSOR;
+	struct keep_use use;
+	ssize_t ret = storage_check_vnode(st, msg, from->node, body, len);
 
-	if (err)
-		return err;
+	if (!ret && of_processor)
+		ret = keep_enter(&st->keep, &use, from);
+	if (ret)
+		return ret;
 	ASSERT(!msg->service != !msg->client_service);
 	if (msg->service)
-		return msg->service(st, body, len, reply, cap);
-	return msg->client_service(st, msg->opcode, from, body, len, reply, cap);
+		ret = msg->service(st, body, len, reply, cap);
+	else
+		ret = msg->client_service(st, msg->opcode, from, body, len, reply, cap);
+	if (of_processor)
+		keep_leave(&st->keep, &use);
+	return ret;
 }

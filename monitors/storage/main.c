@@ -24,6 +24,8 @@
 #include <managers/host.h>
 #include <managers/placement.h>
 #include <mm/slab.h>
+#include <net/rpc.h>
+#include <proto/sp.h>
 
 #include "storage.h"
 
@@ -341,6 +343,51 @@ static struct blkdev *find_disk(void)
 	return bd;
 }
 
+/* --- the processor that keeps names (keep.h) ---------------------------------------------- */
+
+static bool is_alone(const struct storage_peer *who)
+{
+	uint32_t id = 0;
+
+	return cluster_nodes(NODE_ROLE_PROCESSOR, &id, 1) == 1 && id == who->node;
+}
+
+/*
+ * Calls to one that has left with its programs end with -EHOSTDOWN. One that holds its lease and
+ * does not answer has no right to stop the others: what its programs see is its own affair.
+ */
+static int recall_from(uint32_t node)
+{
+	const int ret = rpc_call_sync_killable(node, RPC_CLASS_CONTROL, SP_RECALL, NULL, 0, NULL, 0,
+					       2 * cluster_lease_ns());
+
+	if (ret == -ETIMEDOUT)
+		pr_warn("node %u does not give back the names that it keeps\n", node);
+	return ret == -EHOSTDOWN || ret == -ETIMEDOUT ? 0 : MIN(ret, 0);
+}
+
+static int recall_from_others(uint32_t but)
+{
+	uint32_t *ids = kcalloc(CLUSTER_MAX_MEMBERS, sizeof(*ids));
+	size_t nr;
+	int err = 0;
+
+	if (!ids)
+		return -ENOMEM;
+	nr = cluster_nodes(NODE_ROLE_PROCESSOR, ids, CLUSTER_MAX_MEMBERS);
+	for (size_t i = 0; i < MIN(nr, (size_t)CLUSTER_MAX_MEMBERS) && !err; i++)
+		err = ids[i] == but ? 0 : recall_from(ids[i]);
+	kfree(ids);
+	return err;
+}
+
+static int recall(const struct storage_peer *keeper, const struct storage_peer *but)
+{
+	return keeper ? recall_from(keeper->node) : recall_from_others(but->node);
+}
+
+static const struct keep_ops keep_ops = { .is_alone = is_alone, .recall = recall };
+
 /* By what the RPC layer knows before gone() and until joined() of the next one, or after it. */
 static bool has_left(uint32_t node, uint32_t incarn)
 {
@@ -375,6 +422,7 @@ static int start_files(void)
 		.committed = stable && die_after ? die_in_time : NULL,
 		.again = node_start_of(node_incarnation()) != 1,
 		.has_left = has_left,
+		.keep = &keep_ops,
 	};
 	struct blkdev *bd = find_disk();
 	int err;

@@ -27,6 +27,7 @@ struct record {
 	uint64_t seq;          /* const */
 	uint32_t users;        /* table.lock: threads that run it or wait for it */
 	bool done;             /* table.lock */
+	bool late;             /* table.lock: it was taken off the list before it was done */
 	ssize_t ret;           /* const once done, as the reply */
 	uint8_t reply[RECORD_REPLY_MAX];
 };
@@ -48,6 +49,8 @@ static void drop_locked(struct record_table *table, struct record *rec, struct l
 	list_del(&rec->link);
 	rec->client->nr_records--;
 	rec->client = NULL;
+	rec->late = !rec->done;
+	table->nr_late += rec->late;
 	if (!rec->users)
 		list_add(&rec->link, dead);
 }
@@ -166,6 +169,30 @@ static ssize_t wait_for(struct record_table *table, struct record *rec, void *re
 	return ret;
 }
 
+/* The client @peer, or @fresh, which becomes it. */
+static struct client *get_client_locked(struct record_table *table, const struct storage_peer *peer,
+					struct client **fresh) __must_hold(&table->lock)
+{
+	struct client *c;
+
+	assert_spin_held(&table->lock);
+	c = find_client_locked(table, peer);
+	if (c)
+		return c;
+	c = *fresh;
+	*fresh = NULL;
+	c->peer = *peer;
+	list_init(&c->records);
+	list_add(&c->link, &table->clients);
+	return c;
+}
+
+/* record_members() would not find what is entered for it now. */
+static bool has_left(const struct record_table *table, const struct storage_peer *peer)
+{
+	return table->has_left && table->has_left(peer->node, peer->incarn);
+}
+
 struct record *record_begin(struct record_table *table, const struct storage_peer *from,
 			    const struct ps_change *change, void *reply, ssize_t *ret)
 {
@@ -178,20 +205,12 @@ struct record *record_begin(struct record_table *table, const struct storage_pee
 		goto out;
 	fresh->seq = change->seq;
 	spin_lock(&table->lock);
-	/* record_members() would not find what is entered now. */
-	if (table->has_left && table->has_left(from->node, from->incarn)) {
+	if (has_left(table, from)) {
 		spin_unlock(&table->lock);
 		*ret = -ESTALE;
 		goto out;
 	}
-	c = find_client_locked(table, from);
-	if (!c) {
-		c = fresh_client;
-		fresh_client = NULL;
-		c->peer = *from;
-		list_init(&c->records);
-		list_add(&c->link, &table->clients);
-	}
+	c = get_client_locked(table, from, &fresh_client);
 	acknowledge_locked(table, c, change->acked, &dead);
 	known = find_locked(table, c, change->seq);
 	if (known)
@@ -219,9 +238,32 @@ void record_end(struct record_table *table, struct record *rec, const void *repl
 	spin_lock(&table->lock);
 	ASSERT(!rec->done);
 	rec->done = true;
+	ASSERT(!rec->late || table->nr_late);
+	table->nr_late -= rec->late;
 	spin_unlock(&table->lock);
 	wake_all(&table->done);
 	put_record(table, rec);
+}
+
+int record_acknowledge(struct record_table *table, const struct storage_peer *from, uint64_t acked)
+{
+	struct client *fresh = kzalloc(sizeof(*fresh));
+	LIST_HEAD(dead);
+	int err = 0;
+
+	if (!fresh)
+		return -ENOMEM;
+	spin_lock(&table->lock);
+	if (has_left(table, from)) {
+		err = -ESTALE;
+	} else {
+		acknowledge_locked(table, get_client_locked(table, from, &fresh), acked, &dead);
+		err = table->nr_late ? -EAGAIN : 0;
+	}
+	spin_unlock(&table->lock);
+	free_all(&dead);
+	kfree(fresh);
+	return err;
 }
 
 static bool nobody(const void *arg, const struct storage_peer *peer)

@@ -31,6 +31,8 @@ struct record_table {
 	struct spinlock lock; /* RANK_SPIN_MONITOR */
 	struct list_head clients __guarded_by(&lock);
 	struct waitqueue done; /* some change was */
+	uint32_t nr_late
+		__guarded_by(&lock); /* records off their lists whose changes are not done */
 	/* const: as in struct claims; NULL: nobody leaves */
 	bool (*has_left)(uint32_t node, uint32_t incarn);
 };
@@ -49,6 +51,12 @@ void record_table_destroy(struct record_table *table);
 struct record *record_begin(struct record_table *table, const struct storage_peer *from,
 			    const struct ps_change *change, void *reply, ssize_t *ret);
 void record_end(struct record_table *table, struct record *rec, const void *reply, ssize_t ret);
+/*
+ * @from has the answers of its changes below @acked, or wants them no more: none of them is begun
+ * from here on. -EAGAIN: one is being done still; -ESTALE: it has left; -ENOMEM.
+ */
+int record_acknowledge(struct record_table *table, const struct storage_peer *from, uint64_t acked)
+	__must_check;
 
 /* Forget the clients for which @is_member says no. */
 void record_members(struct record_table *table,

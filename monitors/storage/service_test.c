@@ -477,6 +477,7 @@ static bool is_opcode(uint16_t opcode)
 	case PS_LOCK:
 	case PS_LOCKS:
 	case PS_LOCK_EVENTS:
+	case PS_KEEP:
 		return true;
 	}
 	return false;
@@ -512,7 +513,8 @@ static void each_request_is_for_a_vnode_of_its_sender(struct ktest *t)
 		EXPECT_NE(t, send(r, msg, PROC_1, PROTO_VNODE_ROOT), -EACCES);
 		EXPECT_NE(t, send(r, msg, PROC, 2), -EACCES);
 		EXPECT_EQ(t, checked,
-			  !of_memory && msg->opcode != PS_CLOSE && msg->opcode != PS_LOCK_EVENTS);
+			  !of_memory && msg->opcode != PS_CLOSE && msg->opcode != PS_LOCK_EVENTS &&
+				  msg->opcode != PS_KEEP);
 		EXPECT_EQ(t, send(r, msg, PROC_1, 2) == -EACCES, checked);
 		EXPECT_EQ(t, send(r, msg, MEMORY, 2) == -EACCES, checked);
 	}

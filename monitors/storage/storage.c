@@ -39,6 +39,7 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 	held_table_init(&st->held, opt->has_left);
 	claims_init(&st->claims, opt->incarn, opt->has_left);
 	grace_init(&st->grace, opt->again);
+	keep_init(&st->keep, opt->keep, opt->again);
 	lock_table_init(&st->lock_table, opt->incarn, opt->again, opt->has_left);
 	st->incarn = opt->incarn;
 	st->stable = opt->stable;

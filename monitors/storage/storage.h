@@ -21,6 +21,7 @@
 #include "claim.h"
 #include "grace.h"
 #include "held.h"
+#include "keep.h"
 #include "locks.h"
 #include "record.h"
 
@@ -46,6 +47,7 @@ struct storage {
 	struct claims claims; /* of files that change */
 	struct grace grace;
 	struct lock_table lock_table;
+	struct keep keep;
 	uint32_t incarn; /* const: of this node */
 	bool stable;     /* const: what is answered is on the disk */
 	/* const, for tests: called when a change is on the disk and not answered; or NULL */
@@ -65,6 +67,7 @@ struct storage_options {
 	bool stable;                        /* as in struct storage */
 	void (*committed)(void);            /* as in struct storage */
 	bool (*has_left)(uint32_t node, uint32_t incarn); /* as in struct claims */
+	const struct keep_ops *keep;                      /* NULL: no processor keeps anything */
 };
 
 /* @bd: the disk, or NULL for a node without files.  Errors as ext4_mount(). */
@@ -97,6 +100,10 @@ ssize_t storage_change(struct storage *st, uint16_t opcode, const struct storage
 		       const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_close(struct storage *st, uint16_t opcode, const struct storage_peer *from,
 		      const void *body, size_t len, void *reply, size_t cap);
+
+/* PS_KEEP. */
+ssize_t storage_keep(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+		     const void *body, size_t len, void *reply, size_t cap);
 
 /* Advisory locks. */
 ssize_t storage_lock(struct storage *st, uint16_t opcode, const struct storage_peer *from,

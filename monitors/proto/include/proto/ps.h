@@ -45,6 +45,7 @@ enum ps_opcode {
 	PS_LOCK = 0x041a,    /* an advisory lock: set, unlock, ask, stop waiting */
 	PS_LOCKS = 0x041b,   /* locks that programs have, after a start again of the storage node */
 	PS_LOCK_EVENTS = 0x041c, /* which waits for locks may try again; held until one may */
+	PS_KEEP = 0x041d,        /* may the sender keep names and attributes until SP_RECALL? */
 };
 static_assert(PS_LOOKUP == PROTO_FIRST_OPCODE(PROTO_PS), "opcodes are ABI");
 
@@ -447,6 +448,19 @@ struct ps_lock_events_rep_wire {
 static_assert(sizeof(struct ps_lock_events_rep_wire) == 16, "PS_LOCK_EVENTS reply is ABI");
 #define PS_LOCK_EVENTS_MAX 64u
 
+/*
+ * PS_KEEP.  The sender has the answers of all changes with numbers below @acked, or wants them no
+ * more, as in struct ps_change_wire: none of them is done from here on.
+ */
+struct ps_keep_req_wire {
+	le64_t acked; /* not 0 */
+};
+struct ps_keep_rep_wire {
+	le32_t granted; /* 1, or 0: not now */
+	le32_t reserved;
+};
+static_assert(sizeof(struct ps_keep_rep_wire) == 8, "PS_KEEP reply is ABI");
+
 enum ps_fsync_flags {
 	PS_FSYNC_DATA = 1 << 0, /* fdatasync(): times may stay behind */
 	PS_FSYNC_ALL = 1,
@@ -730,3 +744,17 @@ struct ps_fsync_req {
 
 void ps_fsync_req_encode(const struct ps_fsync_req *req, struct ps_fsync_req_wire *w);
 int ps_fsync_req_decode(const void *buf, size_t len, struct ps_fsync_req *out) __must_check;
+
+struct ps_keep_req {
+	uint64_t acked;
+};
+
+void ps_keep_req_encode(const struct ps_keep_req *req, struct ps_keep_req_wire *w);
+int ps_keep_req_decode(const void *buf, size_t len, struct ps_keep_req *out) __must_check;
+
+struct ps_keep_rep {
+	uint32_t granted;
+};
+
+void ps_keep_rep_encode(const struct ps_keep_rep *rep, struct ps_keep_rep_wire *w);
+int ps_keep_rep_decode(const void *buf, size_t len, struct ps_keep_rep *out) __must_check;

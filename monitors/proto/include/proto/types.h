@@ -141,6 +141,7 @@ enum proto_id {
 	PROTO_MP = 6,      /* memory -> processor: proto/mp.h */
 	PROTO_PG = 7,      /* processor -> global managers: proto/pg.h */
 	PROTO_PP = 8,      /* processor -> processor: proto/pp.h */
+	PROTO_SP = 9,      /* storage -> processor: proto/sp.h */
 	PROTO_BENCH = 15,  /* net/rpc/bench.h */
 };
 

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage monitor: the processor that may keep names and attributes.
+ *
+ * One processor at a time, the *keeper*, may answer its programs' look-ups from what it was told
+ * before. A request of any other processor takes that back first: the keeper has dropped all of it,
+ * or has left the cluster with its programs, before the request is begun.
+ *
+ * Flow:	keep_enter() -> the request -> keep_leave(), around each request of a processor;
+ *		keep_grant() for PS_KEEP.
+ * Invariants:	while there is a keeper, each request that is under way is its own.
+ *		After a start again an earlier life may have had a keeper, so all other processors
+ *		are told before the first request is begun.
+ * Context:	threads; keep_enter() may wait for the keeper.
+ * Locking:	keep.taking (RANK_MONITOR) over the message to the keeper; keep.lock
+ *		(RANK_SPIN_MONITOR) guards the rest.
+ * Limits:	memory nodes are not looked at: they change what a processor asks for, which has
+ *		looked the file up here.
+ */
+#pragma once
+
+#include <kernel/mutex.h>
+#include <kernel/spinlock.h>
+#include <lib/compiler.h>
+#include <lib/list.h>
+
+#include "record.h"
+
+struct keep_ops {
+	/* Is it the only processor of the cluster? No lock but the caller's request is held. */
+	bool (*is_alone)(const struct storage_peer *who);
+	/*
+	 * Tell @keeper that it keeps nothing any more, or, NULL, each processor but @but: 0 when
+	 * they have answered or left the cluster. Else an errno; may be asked again.
+	 */
+	int (*recall)(const struct storage_peer *keeper, const struct storage_peer *but);
+};
+
+struct keep_use { /* a request under way; the caller's */
+	struct list_head link;
+	struct storage_peer who;
+};
+
+struct keep {
+	struct mutex taking;
+	struct spinlock lock;
+	struct list_head uses __guarded_by(&lock);
+	struct storage_peer keeper __guarded_by(&lock); /* node 0: nobody */
+	bool forgotten __guarded_by(&lock); /* an earlier life of this node may have had one */
+	bool is_taking __guarded_by(&lock); /* nobody becomes it meanwhile */
+	const struct keep_ops *ops;         /* const; NULL: nobody may keep anything */
+};
+
+/* @again: this node has had an earlier life in this cluster. */
+void keep_init(struct keep *k, const struct keep_ops *ops, bool again);
+/* A request of @from begins, unless the keeper cannot be told: then an errno. */
+int keep_enter(struct keep *k, struct keep_use *use, const struct storage_peer *from) __must_check;
+void keep_leave(struct keep *k, struct keep_use *use);
+/* May @from, whose request is under way, be the keeper? Then it is. */
+bool keep_grant(struct keep *k, const struct storage_peer *from);
