@@ -10,6 +10,7 @@
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
 #include <processor/account/account.h>
+#include <processor/client/kept.h>
 #include <processor/client/names.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/file_dirty.h>
@@ -61,8 +62,10 @@ static void load(struct cluster_load *out)
 
 static void member_joined(const struct node_info *node)
 {
-	if (node->role == NODE_ROLE_STORAGE)
+	if (node->role == NODE_ROLE_STORAGE) {
+		kept_drop(node->id); /* what its earlier life has told */
 		storagefs_node_joined(node->id, node->incarn);
+	}
 }
 
 static void member_gone(const struct node_info *node)
@@ -82,6 +85,7 @@ static void view_changed(const struct cluster_view *view)
 	(void)view;
 	names_view_changed();
 	gateway_view_changed();
+	kept_view_changed();
 }
 
 /* The launcher first: it names the node to all of its programs, however long they take to end. */

@@ -395,6 +395,28 @@ int storage_declare(uint32_t node, uint32_t incarn, const struct file_id *files,
 	return err;
 }
 
+int storage_ask_keep(uint32_t node, bool *granted)
+{
+	struct numbered *first;
+	struct ps_keep_req_wire w;
+	struct ps_keep_rep_wire reply;
+	struct ps_keep_req req;
+	struct ps_keep_rep rep;
+	int ret;
+
+	spin_lock(&pending.lock);
+	first = list_first_entry_or_null(&pending.list, struct numbered, link);
+	req.acked = first ? first->seq : pending.last + 1;
+	spin_unlock(&pending.lock);
+	ps_keep_req_encode(&req, &w);
+	ret = storage_call(node, PS_KEEP, &w, sizeof(w), &reply, sizeof(reply));
+	if (ret >= 0)
+		ret = ps_keep_rep_decode(&reply, (size_t)ret, &rep);
+	if (!ret)
+		*granted = rep.granted;
+	return ret;
+}
+
 int storage_commit(const struct file_id *file, bool whole)
 {
 	const struct ps_fsync_req req = { .file = file_to_proto(file) };

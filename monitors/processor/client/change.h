@@ -103,5 +103,11 @@ void storage_drain(uint32_t node);
 int storage_declare(uint32_t node, uint32_t incarn, const struct file_id *files, size_t nr,
 		    bool last) __must_check;
 
+/*
+ * May names and attributes of @node's files be kept here, until it takes that back? Then each
+ * change that was given up before has been done, or never will be.
+ */
+int storage_ask_keep(uint32_t node, bool *granted) __must_check;
+
 /* Until the disk has all changes of @file, or, @whole, of its file system. */
 int storage_commit(const struct file_id *file, bool whole) __must_check;

@@ -21,6 +21,7 @@
 #include <proto/pm.h>
 
 #include "convert.h"
+#include "kept.h"
 #include "nodes.h"
 
 static_assert((int)FILE_TRUNCATE == (int)PROTO_FILE_TRUNCATE, "the same");
@@ -144,6 +145,7 @@ void file_buf_put(struct file_buf *buf)
 
 struct request {
 	const struct file_id *file;
+	bool changes; /* the contents of @file */
 	uint16_t opcode;
 	const void *body;
 	uint32_t len;
@@ -151,32 +153,57 @@ struct request {
 	uint32_t nr_pages;
 };
 
-static void sent(struct rpc_call *call)
+/* Until the node's answer has come, however late. */
+struct on_its_way {
+	struct file_buf *buf; /* referenced; or NULL */
+	struct file_id file;
+};
+
+static void ended(struct rpc_call *call)
 {
-	file_buf_put(call->arg);
+	struct on_its_way *way = call->arg;
+
+	if (way->buf)
+		file_buf_put(way->buf);
+	kept_write_end(&way->file);
+	kfree(way);
 }
 
-static int call_with_buf(uint32_t node, const struct request *r, struct pm_file_state_wire *w)
+static void add_buf(struct rpc_call *call, struct on_its_way *way, const struct request *r)
 {
-	struct rpc_call *call =
-		rpc_call_create(node, RPC_CLASS_WRITEBACK, r->opcode, r->body, r->len);
-	int err;
-
-	if (!call)
-		return -ENOMEM;
 	r->buf->sge = (struct rpc_sge){ .mem = bufs.mem,
 					.addr = r->buf->paddr,
 					.len = r->nr_pages * (uint32_t)PAGE_SIZE };
 	call->bulk = &r->buf->sge;
 	call->nr_bulk = 1;
+	refcount_inc(&r->buf->refs);
+	way->buf = r->buf;
+}
+
+static int call_to_change(uint32_t node, const struct request *r, struct pm_file_state_wire *w)
+{
+	const enum rpc_class class = r->buf ? RPC_CLASS_WRITEBACK : RPC_CLASS_CONTROL;
+	struct rpc_call *call = rpc_call_create(node, class, r->opcode, r->body, r->len);
+	struct on_its_way *way = kzalloc(sizeof(*way));
+	int err;
+
+	if (!call || !way) {
+		if (call)
+			rpc_call_put(call);
+		kfree(way);
+		return -ENOMEM;
+	}
+	way->file = *r->file;
+	if (r->buf)
+		add_buf(call, way, r);
 	call->reply = w;
 	call->reply_max = sizeof(*w);
-	call->release = sent;
-	call->arg = r->buf;
-	refcount_inc(&r->buf->refs);
+	call->release = ended;
+	call->arg = way;
+	kept_write_begin(r->file);
 	err = rpc_call_submit_killable(call);
 	if (err)
-		file_buf_put(r->buf);
+		ended(call);
 	else
 		err = rpc_call_wait_killable(call);
 	if (!err)
@@ -188,9 +215,9 @@ static int call_with_buf(uint32_t node, const struct request *r, struct pm_file_
 static int call_once(uint32_t node, const struct request *r, struct pm_file_state *state)
 {
 	struct pm_file_state_wire w;
-	int ret = r->buf ? call_with_buf(node, r, &w)
-			 : rpc_call_sync_killable(node, RPC_CLASS_CONTROL, r->opcode, r->body,
-						  r->len, &w, sizeof(w), 0);
+	int ret = r->changes ? call_to_change(node, r, &w)
+			     : rpc_call_sync_killable(node, RPC_CLASS_CONTROL, r->opcode, r->body,
+						      r->len, &w, sizeof(w), 0);
 
 	return ret < 0 ? ret : pm_file_state_decode(&w, (size_t)ret, state);
 }
@@ -232,7 +259,7 @@ int file_node_open(const struct file_id *file, uint32_t *node, struct file_state
 {
 	const struct pm_file_open_req req = { .file = file_to_proto(file) };
 	struct pm_file_open_req_wire w;
-	const struct request r = { file, PM_FILE_OPEN, &w, sizeof(w), NULL, 0 };
+	const struct request r = { file, false, PM_FILE_OPEN, &w, sizeof(w), NULL, 0 };
 
 	pm_file_open_req_encode(&req, &w);
 	return call(node, &r, out);
@@ -244,7 +271,7 @@ int file_node_write(const struct file_id *file, uint32_t *node, const struct fil
 	uint8_t body[sizeof(struct pm_file_write_req_wire) +
 		     PM_FILE_WRITE_MAX * sizeof(struct pm_file_page_wire)];
 	struct pm_file_write_req *req = kzalloc(sizeof(*req));
-	struct request r = { file, PM_FILE_WRITE, body, 0, buf, what->nr };
+	struct request r = { file, true, PM_FILE_WRITE, body, 0, buf, what->nr };
 	ssize_t len;
 
 	if (!req)
@@ -275,7 +302,7 @@ int file_node_sync(const struct file_id *file, uint32_t *node, bool datasync,
 		   struct file_state *out)
 {
 	struct pm_file_write_req_wire w = { 0 };
-	const struct request r = { file, PM_FILE_WRITE, &w, sizeof(w), NULL, 0 };
+	const struct request r = { file, false, PM_FILE_WRITE, &w, sizeof(w), NULL, 0 };
 	const struct proto_file f = file_to_proto(file);
 
 	/* No page: the header is all there is, so the large structure is not needed. */
@@ -287,7 +314,7 @@ int file_node_sync(const struct file_id *file, uint32_t *node, bool datasync,
 static int flush_node(uint32_t node, const struct file_id *file)
 {
 	struct pm_file_write_req_wire w = { 0 };
-	const struct request r = { file, PM_FILE_WRITE, &w, sizeof(w), NULL, 0 };
+	const struct request r = { file, false, PM_FILE_WRITE, &w, sizeof(w), NULL, 0 };
 	const struct proto_file f = file_to_proto(file);
 	struct pm_file_state state;
 	int err;
@@ -314,6 +341,11 @@ int file_nodes_flush(const struct file_id *file)
 	return err;
 }
 
+static bool changes(enum file_op op)
+{
+	return op != FILE_SEEK_DATA && op != FILE_SEEK_HOLE && op != FILE_ROOM;
+}
+
 int file_node_change(const struct file_id *file, uint32_t *node, const struct file_change *what,
 		     struct file_state *out)
 {
@@ -327,7 +359,9 @@ int file_node_change(const struct file_id *file, uint32_t *node, const struct fi
 		.mtime_ns = what->now.nsec,
 	};
 	struct pm_file_change_req_wire w;
-	const struct request r = { file, PM_FILE_CHANGE, &w, sizeof(w), NULL, 0 };
+	const struct request r = {
+		file, changes(what->op), PM_FILE_CHANGE, &w, sizeof(w), NULL, 0
+	};
 
 	pm_file_change_req_encode(&req, &w);
 	return call(node, &r, out);
