@@ -284,6 +284,23 @@ $b mount -o remount,rw / && $b rm /work/written* && echo back
 """
 
 
+# Requests to the storage node that one operation takes, and how many more may be those of the
+# program's start. Answers to look-ups are kept; an unlinked file's end of use is told.
+REQUESTS = {"create": 1, "stat": 0, "rename": 1, "unlink": 2}
+NR_NAMES = 200
+OF_A_START = 60
+
+
+def count_requests(cluster: Running) -> None:
+    for kind, each in REQUESTS.items():
+        before = cluster.stats()
+        got = cluster.run(["/data/diskbench", kind, "/work", str(NR_NAMES)])
+        assert (got.status, got.err) == (0, b""), got.err
+        more = delta(before, cluster.stats(), "p0", "vfs.storage_calls") - each * NR_NAMES
+        assert 0 <= more < OF_A_START, (kind, more)
+    assert cluster.stats()["s0"]["storage.keepers"] > 0
+
+
 def test_calls(tmp_path):
     """Holes, times, synchronisation, files without a name, allocation, FIFOs, extended attributes,
     devices, other roots, leases of files, bind mounts, handles, immutable files: as on Linux.
@@ -295,7 +312,8 @@ def test_calls(tmp_path):
     roots, binds, handles, flags = (build_programs() / "glibc-static" / name
                                     for name in ("roots", "binds", "handles", "fileflags"))
     tree = image.Tree()
-    for path in (*programs, *others, roots, binds, handles, flags):
+    bench = build_programs() / "glibc-static" / "diskbench"
+    for path in (*programs, *others, roots, binds, handles, flags, bench):
         tree.files[f"/data/{path.name}"] = str(path)
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
@@ -312,6 +330,7 @@ def test_calls(tmp_path):
             got = cluster.run([f"/data/{program.name}", "/work"])
             assert (got.status, got.err) == (0, b""), got.err
             assert got.out.decode() == on_host([str(program), str(there)]).out.decode()
+        count_requests(cluster)
         got = cluster.run([BUSYBOX, "sh", "-c", DEVICES, "sh", "/work"])
         assert (got.status, got.err) == (0, b""), got.err
         assert got.out.decode() == 2 * DEVICES_SAID

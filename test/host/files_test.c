@@ -17,6 +17,7 @@
 #include <mm/slab.h>
 #include <net/rpc.h>
 #include <processor/client/file_node.h>
+#include <processor/client/kept.h>
 #include <processor/client/storage.h>
 #include <processor/excache/object.h>
 #include <processor/ipc/filelock.h>
@@ -44,6 +45,7 @@ static struct {
 	unsigned int lose_answers; /* of the next changes; each time the node is restarted */
 	unsigned int nr_calls, nr_closed;
 	bool mapped;             /* every file is */
+	bool keeps;              /* the processor may keep names */
 	void (*meanwhile)(void); /* after the next look-up was done, before it is answered */
 } net;
 
@@ -117,6 +119,8 @@ static ssize_t serve(struct storage *server, uint16_t opcode, const void *body, 
 		return storage_getxattr(server, body, len, reply, max);
 	case PS_LISTXATTR:
 		return storage_listxattr(server, body, len, reply, max);
+	case PS_KEEP:
+		return storage_keep(server, opcode, &processor, body, len, reply, max);
 	case PS_CLOSE:
 		net.nr_closed++;
 		return server_close(server, opcode, &processor, body, len, reply, max);
@@ -260,14 +264,39 @@ static void mount_points_are_checked(struct ktest *t)
 	make_at_root(t, st.fs, "data", S_IFDIR | 0755, NULL);
 }
 
+static bool keeping; /* what the next cases begin with */
+
+static bool may_keep(const struct storage_peer *who)
+{
+	return net.keeps;
+}
+
+static const struct keep_ops keep_ops = { .is_alone = may_keep };
+
+/* Nothing is left of the case before. */
+static void keep_names(void)
+{
+	drain();
+	net.keeps = keeping;
+	for (uint32_t node = NODE; node <= DATA; node++) {
+		kept_drop(node);
+		kept_view_changed();
+		kept_ask(node);
+	}
+	net.nr_calls = 0;
+	nr_before = memfs_nr_files(st.fs);
+}
+
 static void setup(struct ktest *t)
 {
-	static const struct storage_options opt = { .index_bytes = 65536 };
+	static const struct storage_options opt = { .index_bytes = 65536, .keep = &keep_ops };
 
 	user = (struct fs_cred){ 0 };
 	memset(&net, 0, sizeof(net));
-	if (mounts)
+	if (mounts) {
+		keep_names();
 		return;
+	}
 	ASSERT_EQ(t, storage_init(&st, NODE, NULL, &opt), 0);
 	st.fs = memfs_create();
 	st.fsid = 99;
@@ -281,7 +310,7 @@ static void setup(struct ktest *t)
 	mounts = mounts_get();
 	ASSERT_FALSE(t, IS_ERR(mounts));
 	EXPECT_FALSE(t, mounts_why());
-	nr_before = memfs_nr_files(st.fs);
+	keep_names();
 }
 
 static int walk(const char *path, uint32_t flags, struct walk_result *res)
@@ -495,7 +524,10 @@ static void a_lookup_that_a_rename_overtakes_is_made_again(struct ktest *t)
 	setup(t);
 	ASSERT_EQ(t, make("/a", S_IFDIR | 0755, NULL), 0);
 	ASSERT_EQ(t, make("/a/b", S_IFDIR | 0755, NULL), 0);
+	keep_names(); /* none so far */
 	net.meanwhile = move_it;
+	EXPECT_EQ(t, exists("/a/b"), -ENOENT);
+	EXPECT_FALSE(t, net.meanwhile);
 	EXPECT_EQ(t, exists("/a/b"), -ENOENT);
 	dir = get("/moved/b");
 	ASSERT_FALSE(t, IS_ERR(dir));
@@ -688,6 +720,9 @@ static void walks_cross_file_systems(struct ktest *t)
 		{ "/data/none", "" },
 		{ "/data/d/../../none", "" },
 	};
+	static const char *const made[] = { "/d/in",     "/data/out",   "/data/top",
+					    "/data/up",  "/data/round", "/data/new",
+					    "/data/d/e", "/data/d",     "/d" };
 	struct file_attr a, b;
 	struct inode *one, *two;
 	struct walk_result res;
@@ -727,6 +762,9 @@ static void walks_cross_file_systems(struct ktest *t)
 	EXPECT_EQ(t, b.fsid, two->type->dev);
 	inode_put(one);
 	inode_put(two);
+	for (size_t i = 0; i < ARRAY_SIZE(made); i++)
+		EXPECT_EQ(t, remove_path(made[i]), 0);
+	drain();
 }
 
 /* A rename in one of them moves nothing in the other. */
@@ -780,3 +818,168 @@ static const struct ktest_case files_cases[] = {
 };
 static const struct ktest_suite files_suite = { .name = "vfs.files", .cases = files_cases };
 KTEST_SUITE(files_suite);
+
+/* --- the same, and more, with names that are kept ------------------------------------------ */
+
+#define KEPT(name)                                          \
+	static void name##_with_kept_names(struct ktest *t) \
+	{                                                   \
+		keeping = true;                             \
+		name(t);                                    \
+		keeping = false;                            \
+	}
+
+KEPT(names_come_and_go)
+KEPT(paths_follow_a_rename)
+KEPT(a_removed_directory_stays_empty)
+KEPT(a_lookup_that_a_rename_overtakes_is_made_again)
+KEPT(a_lost_answer_does_nothing_twice)
+KEPT(a_file_without_a_name_may_get_one)
+KEPT(attributes_change)
+KEPT(extended_attributes_are_kept)
+KEPT(an_open_file_outlives_its_name)
+KEPT(mounts_are_told)
+KEPT(a_rename_stays_in_its_file_system)
+KEPT(walks_cross_file_systems)
+
+/* How many messages @call costs. */
+#define COST(call)                                     \
+	({                                             \
+		const unsigned int was = net.nr_calls; \
+		(void)!(call);                         \
+		net.nr_calls - was;                    \
+	})
+
+static void each_operation_costs_its_change(struct ktest *t)
+{
+	struct inode *file;
+	struct file_attr attr;
+
+	setup(t);
+	ASSERT_EQ(t, exists("/"), 0);
+	/* That nothing is called d; then nothing has to be asked. */
+	EXPECT_EQ(t, COST(exists("/d")), 1u);
+	EXPECT_EQ(t, COST(exists("/d")), 0u);
+	EXPECT_EQ(t, COST(exists("/d/e")), 0u);
+	EXPECT_EQ(t, COST(make("/d", S_IFDIR | 0755, NULL)), 1u);
+	EXPECT_EQ(t, COST(exists("/d")), 0u);
+	/* A new directory is known to be empty. */
+	EXPECT_EQ(t, COST(exists("/d/f")), 0u);
+	EXPECT_EQ(t, COST(make("/d/f", S_IFREG | 0644, &file)), 1u);
+	EXPECT_EQ(t, COST(inode_getattr(file, &attr)), 0u);
+	EXPECT_EQ(t, COST(exists("/d/f")), 0u);
+	EXPECT_EQ(t, exists("/d/f"), 0);
+	EXPECT_EQ(t, COST(rename_path("/d/f", "/d/g", false)), 1u);
+	EXPECT_EQ(t, COST(exists("/d/f")), 0u);
+	EXPECT_EQ(t, exists("/d/f"), -ENOENT);
+	EXPECT_EQ(t, exists("/d/g"), 0);
+	inode_put(file);
+	/* The end of its use is the second one. */
+	EXPECT_EQ(t, COST((remove_path("/d/g"), drain(), 0)), 2u);
+	EXPECT_EQ(t, COST(exists("/d/g")), 0u);
+	EXPECT_EQ(t, exists("/d/g"), -ENOENT);
+	EXPECT_EQ(t, COST(remove_path("/d")), 1u);
+	EXPECT_EQ(t, exists("/d"), -ENOENT);
+}
+
+static int stat_path(const char *path, struct file_attr *attr)
+{
+	struct walk_result res;
+	const int err = walk(path, 0, &res);
+
+	if (err)
+		return err;
+	*attr = res.at.attr;
+	walk_result_put(&res);
+	return 0;
+}
+
+static void attributes_are_those_of_now(struct ktest *t)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 0700 };
+	struct file_attr attr;
+	struct inode *dir;
+
+	setup(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, &dir), 0);
+	ASSERT_EQ(t, stat_path("/d", &attr), 0);
+	EXPECT_EQ(t, attr.nlink, 2u);
+	ASSERT_EQ(t, make("/d/s", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, stat_path("/d", &attr), 0);
+	EXPECT_EQ(t, attr.nlink, 3u);
+	EXPECT_EQ(t, COST(stat_path("/d", &attr)), 0u);
+	ASSERT_EQ(t, make("/d/f", S_IFREG | 0644, NULL), 0);
+	EXPECT_EQ(t, dir->ops->setattr(dir, &mode), 0);
+	EXPECT_EQ(t, COST(stat_path("/d", &attr)), 0u);
+	EXPECT_EQ(t, attr.mode, S_IFDIR | 0700u);
+	user.uid = user.gid = 1000;
+	EXPECT_EQ(t, COST(exists("/d/f")), 0u);
+	EXPECT_EQ(t, exists("/d/f"), -EACCES);
+	EXPECT_EQ(t, exists("/d/none"), -EACCES);
+	user.uid = user.gid = 0;
+	EXPECT_EQ(t, exists("/d/f/x"), -ENOTDIR);
+	EXPECT_EQ(t, exists("/d/f/"), -ENOTDIR);
+	EXPECT_EQ(t, exists("/d/./s/../f"), 0);
+	inode_put(dir);
+	EXPECT_EQ(t, remove_path("/d/f"), 0);
+	EXPECT_EQ(t, remove_path("/d/s"), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	drain();
+}
+
+/* After a recall the node is asked again, and an answer from before is not kept. */
+static void take_it_back(void)
+{
+	net.keeps = false;
+	kept_drop(NODE);
+}
+
+static void what_is_taken_back_is_not_kept(struct ktest *t)
+{
+	setup(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, NULL), 0);
+	EXPECT_EQ(t, COST(exists("/d/f")), 0u);
+	net.meanwhile = take_it_back;
+	EXPECT_EQ(t, exists("/e"), -ENOENT);
+	EXPECT_TRUE(t, !net.keeps);
+	EXPECT_GT(t, COST(exists("/d")), 0u);
+	EXPECT_GT(t, COST(exists("/d")), 0u);
+	net.keeps = true;
+	kept_view_changed();
+	(void)!exists("/d");
+	/* "/e" was missing when names could not be kept any more. */
+	EXPECT_GT(t, COST(exists("/e")), 0u);
+	EXPECT_EQ(t, COST(exists("/e")), 0u);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+}
+
+static void each_operation_costs_its_change_kept(struct ktest *t)
+{
+	keeping = true;
+	each_operation_costs_its_change(t);
+	attributes_are_those_of_now(t);
+	what_is_taken_back_is_not_kept(t);
+	keeping = false;
+}
+
+static const struct ktest_case kept_files_cases[] = {
+	KTEST(names_come_and_go_with_kept_names),
+	KTEST(paths_follow_a_rename_with_kept_names),
+	KTEST(a_removed_directory_stays_empty_with_kept_names),
+	KTEST(a_lookup_that_a_rename_overtakes_is_made_again_with_kept_names),
+	KTEST(a_lost_answer_does_nothing_twice_with_kept_names),
+	KTEST(a_file_without_a_name_may_get_one_with_kept_names),
+	KTEST(attributes_change_with_kept_names),
+	KTEST(extended_attributes_are_kept_with_kept_names),
+	KTEST(an_open_file_outlives_its_name_with_kept_names),
+	KTEST(mounts_are_told_with_kept_names),
+	KTEST(a_rename_stays_in_its_file_system_with_kept_names),
+	KTEST(walks_cross_file_systems_with_kept_names),
+	KTEST(each_operation_costs_its_change_kept),
+	{ 0 },
+};
+static const struct ktest_suite kept_files_suite = {
+	.name = "vfs.files_kept",
+	.cases = kept_files_cases,
+};
+KTEST_SUITE(kept_files_suite);

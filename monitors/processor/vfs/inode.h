@@ -166,6 +166,8 @@ struct path_lookup {
 	const char *rest;           /* names, links, "." and ".." below the directory */
 	bool nofollow;              /* a link in the last component is the result itself */
 	bool must_be_dir;
+	/* Of the attributes only what kind of file it is, and who may do what, is needed. */
+	bool rights;
 	/*
 	 * The program's root is not that of the vNode: absolute links, and ".." out of the file
 	 * system, end the look-up even if this file system is mounted at "/".

@@ -39,6 +39,8 @@ enum walk_flags {
 	 * name.
 	 */
 	WALK_CREATE = 1 << 3,
+	/* Of the attributes only what kind of file it is, and who may do what, is needed. */
+	WALK_RIGHTS = 1 << 4,
 };
 
 struct walk_result {

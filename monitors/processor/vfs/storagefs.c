@@ -203,18 +203,12 @@ static void storagefs_release(struct inode *inode)
 	kmem_free(si);
 }
 
-/* Of a file that may change, the memory node that caches it knows the size. */
-static int attr_now(const struct storage_fs *fs, struct file_attr *attr)
-{
-	return fs->type.read_only || (attr->mode & S_IFMT) != S_IFREG ? 0 : live_attr(attr);
-}
-
 static int storagefs_getattr(struct inode *inode, struct file_attr *attr)
 {
 	const struct storage_inode *si = storage_inode_of(inode);
-	const int err = storage_getattr(&si->file, attr);
+	const int err = storagefs_attr(storage_fs_of(si), &si->file, KEPT_ALL, attr);
 
-	return err ? err : same_type(si, attr) ? attr_now(storage_fs_of(si), attr) : -ESTALE;
+	return err ? err : same_type(si, attr) ? 0 : -ESTALE;
 }
 
 /* --- paths --------------------------------------------------------------------------- */
@@ -423,18 +417,6 @@ static char *copy(const char *s, size_t len)
 	return text;
 }
 
-/* An error leaves nothing of what was found. */
-static int attr_of_found(const struct storage_fs *fs, struct path_found *found)
-{
-	const int err = attr_now(fs, &found->attr);
-
-	if (!err)
-		return 0;
-	inode_put(found->inode);
-	found->inode = NULL;
-	return err;
-}
-
 /* Where a look-up ends: mount points, then the paths of how->stop and how->bound. */
 struct stops {
 	const char *points;
@@ -544,19 +526,30 @@ static enum path_turn turn_of(const struct storage_found *rep, const struct stop
 	return is_stop(rep, s->bound) ? TURN_BOUND : TURN_MOUNT_POINT;
 }
 
-/*
- * Once: -EAGAIN when a rename of a directory may have come after @before, when @base was not taken
- * yet.
- */
-static int look_up_once(struct storage_fs *fs, const char *base, uint64_t before,
-			const struct path_lookup *how, struct path_found *found)
+/* The walk of what is kept has come to the end. */
+static int take_kept(struct storage_fs *fs, const char *path, const struct file_attr *attr,
+		     struct path_found *found)
 {
-	const size_t base_len = strlen(base), rest_len = strlen(how->rest);
-	struct stops stops;
+	const size_t len = strlen(path);
+
+	found->attr = *attr;
+	found->text = copy(path, len);
+	return found->text ? storagefs_inode(fs, attr, path, len, &found->inode) : -ENOMEM;
+}
+
+/* The node walks @rest from the directory at @base. */
+static int ask_node(struct storage_fs *fs, const char *base, const char *rest,
+		    const struct stops *stops, uint64_t before, const struct path_lookup *how,
+		    struct path_found *found)
+{
+	const size_t base_len = strlen(base), rest_len = strlen(rest);
+	struct kept_ticket ticket;
 	struct storage_walk walk = {
 		.where = fs->place,
 		.canon_len = base_len,
 		.flags = STORAGE_REALPATH | (how->below ? STORAGE_BELOW : 0),
+		.mount_points = stops->points,
+		.mount_points_len = stops->len,
 	};
 	struct storage_found rep;
 	void *buf = NULL;
@@ -565,21 +558,15 @@ static int look_up_once(struct storage_fs *fs, const char *base, uint64_t before
 
 	if (base_len + 1 + rest_len >= FS_PATH_MAX)
 		return -ENAMETOOLONG;
-	err = stops_make(how, base, &stops);
-	if (err)
-		return before != moves() ? -EAGAIN : err;
-	text = join(base, how->rest, rest_len);
-	if (!text) {
-		kfree(stops.own);
+	text = join(base, rest, rest_len);
+	if (!text)
 		return -ENOMEM;
-	}
 	walk.path = text;
-	walk.mount_points = stops.points;
-	walk.mount_points_len = stops.len;
 	if (how->nofollow)
 		walk.flags |= STORAGE_NOFOLLOW;
 	if (how->must_be_dir)
 		walk.flags |= STORAGE_DIRECTORY;
+	kept_begin(&ticket, fs->place.node);
 	err = storage_walk(how->cred, &walk, &rep, &buf);
 	kfree(text);
 	if (before != moves())
@@ -590,8 +577,8 @@ static int look_up_once(struct storage_fs *fs, const char *base, uint64_t before
 	if (!found->text) {
 		err = -ENOMEM;
 	} else if (rep.end != STORAGE_FOUND) {
-		found->turn = turn_of(&rep, &stops);
-		if (stops.apart && found->turn == TURN_BOUND)
+		found->turn = turn_of(&rep, stops);
+		if (stops->apart && found->turn == TURN_BOUND)
 			err = -ENOENT;
 		found->nr_links = rep.nr_links;
 		found->rest = copy(rep.rest, rep.rest_len);
@@ -599,12 +586,46 @@ static int look_up_once(struct storage_fs *fs, const char *base, uint64_t before
 			err = -ENOMEM;
 	} else {
 		found->attr = rep.attr;
-		err = storagefs_inode(fs, &rep.attr, rep.path, rep.path_len, &found->inode);
+		err = how->rights ? 0 : storagefs_complete(fs, &ticket, &found->attr);
 		if (!err)
-			err = attr_of_found(fs, found);
+			err = storagefs_inode(fs, &rep.attr, rep.path, rep.path_len, &found->inode);
 	}
 out:
 	kfree(buf);
+	return err;
+}
+
+/*
+ * Once: -EAGAIN when a rename of a directory may have come after @before, when @base was not taken
+ * yet. @base has room for FS_PATH_MAX bytes.
+ */
+static int look_up_once(struct storage_inode *si, const struct kept_ticket *ticket, char *base,
+			uint64_t before, const struct path_lookup *how, struct path_found *found)
+{
+	struct storage_fs *fs = storage_fs_of(si);
+	struct kept_walk kept = {
+		.ticket = *ticket,
+		.fs = fs,
+		.how = how,
+		.cur = si->file,
+		.path = base,
+		.rest = how->rest,
+	};
+	struct file_attr attr;
+	struct stops stops;
+	int err = stops_make(how, base, &stops);
+
+	if (err)
+		return before != moves() ? -EAGAIN : err;
+	kept.points = stops.points;
+	kept.points_len = stops.len;
+	err = inode_is_dir(&si->inode) ? storagefs_walk_kept(&kept, &attr) : 1;
+	if (before != moves())
+		err = -EAGAIN;
+	else if (err == 1)
+		err = ask_node(fs, kept.path, kept.rest, &stops, before, how, found);
+	else if (!err)
+		err = take_kept(fs, kept.path, &attr, found);
 	kfree(stops.own);
 	return err;
 }
@@ -613,16 +634,18 @@ static int storagefs_lookup_path(struct inode *dir, const struct path_lookup *ho
 				 struct path_found *found)
 {
 	struct storage_inode *si = storage_inode_of(dir);
+	struct kept_ticket ticket;
 	uint64_t before;
 	char *base;
 	int err;
 
 	do {
 		before = moves();
+		kept_begin(&ticket, storage_fs_of(si)->place.node);
 		base = path_of(si);
 		if (IS_ERR(base))
 			return (int)PTR_ERR(base);
-		err = look_up_once(storage_fs_of(si), base, before, how, found);
+		err = look_up_once(si, &ticket, base, before, how, found);
 		kfree(base);
 	} while (err == -EAGAIN);
 	return err;
@@ -853,6 +876,10 @@ static int storagefs_root(const struct fs_type *type, struct inode **out)
 		err = live_maps_init();
 	if (err)
 		return err;
+	err = kept_add(attr.file.node);
+	if (err)
+		return err;
+	kept_ask(attr.file.node);
 	fs->place.node = attr.file.node;
 	fs->root = attr.file;
 	return storagefs_inode(fs, &attr, "/", 1, out);

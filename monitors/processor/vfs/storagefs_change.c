@@ -3,7 +3,7 @@
  * The file system of the storage nodes: operations that change it.
  *
  * Flow:	the storage node does the change, with the caller's credentials; then the paths of
- *		the inodes in use follow it.
+ *		the inodes in use follow it, and what is kept of names and attributes.
  * Locking:	end.lock (RANK_SPIN_FS) guards the queue of files whose use ends.
  * Failure:	a file whose end of use cannot be told stays at its node until this processor leaves
  *		the cluster.
@@ -51,18 +51,38 @@ static struct storage_new what_to_make(const struct new_inode *how)
 	};
 }
 
+/* Make it, and keep what it is: nobody else has seen the file. */
+static int make(const struct storage_name *at, const struct storage_new *what,
+		struct file_attr *attr)
+{
+	struct kept_change kept;
+	struct fs_cred cred;
+	int err;
+
+	process_cred(&cred);
+	kept_change(&kept, at->dir->node);
+	kept_change_file(&kept, at->dir, KEPT_RIGHTS);
+	kept_change_name(&kept, at->dir, at->name, at->len);
+	err = storage_make(&cred, at, what, attr);
+	if (!err) {
+		kept_change_fill_attr(&kept, attr, KEPT_ALL);
+		kept_change_fill_name(&kept, 0, &attr->file);
+	}
+	if (!err && (attr->mode & S_IFMT) == S_IFDIR)
+		kept_change_is_empty(&kept, &attr->file);
+	kept_change_end(&kept, err);
+	return err;
+}
+
 int storagefs_create(struct inode *dir, const struct new_inode *how, struct inode **out)
 {
 	struct storage_inode *si = storage_inode_of(dir);
 	const struct storage_name at = { .dir = &si->file, .name = how->name, .len = how->len };
 	const struct storage_new what = what_to_make(how);
 	struct file_attr attr;
-	struct fs_cred cred;
 	char *path;
-	int err;
+	int err = make(&at, &what, &attr);
 
-	process_cred(&cred);
-	err = storage_make(&cred, &at, &what, &attr);
 	if (err || !out)
 		return err;
 	path = storagefs_path_in(si, how->name, how->len);
@@ -103,14 +123,22 @@ int storagefs_link(struct inode *dir, const char *name, size_t len, struct inode
 	const struct storage_name at = { .dir = &storage_inode_of(dir)->file,
 					 .name = name,
 					 .len = len };
+	struct storage_inode *si = storage_inode_of(inode);
+	struct kept_change kept;
 	struct fs_cred cred;
-
 	int err;
 
 	process_cred(&cred);
-	err = storage_link(&cred, &storage_inode_of(inode)->file, &at);
+	kept_change(&kept, at.dir->node);
+	kept_change_file(&kept, at.dir, KEPT_RIGHTS);
+	kept_change_file(&kept, &si->file, KEPT_RIGHTS);
+	kept_change_name(&kept, at.dir, name, len);
+	err = storage_link(&cred, &si->file, &at);
 	if (!err)
-		storagefs_gone(storage_inode_of(inode), false);
+		storagefs_gone(si, false);
+	if (!err)
+		kept_change_fill_name(&kept, 0, &si->file);
+	kept_change_end(&kept, err);
 	return err;
 }
 
@@ -123,17 +151,48 @@ int storagefs_remove(struct inode *dir, const char *name, size_t len, struct ino
 					 .name = name,
 					 .len = len };
 	struct storage_removed removed;
+	struct kept_change kept;
 	struct fs_cred cred;
 	int err;
 
 	process_cred(&cred);
 	storagefs_leave_begin(si);
+	kept_change(&kept, at.dir->node);
+	kept_change_file(&kept, at.dir, KEPT_RIGHTS);
+	kept_change_file(&kept, &si->file, KEPT_RIGHTS);
+	kept_change_name(&kept, at.dir, name, len);
 	err = inode_is_dir(victim) ? storage_rmdir(&cred, &at, &si->file, &removed)
 				   : storage_unlink(&cred, &at, &si->file, &removed);
 	if (!err && !removed.nlink)
 		storagefs_gone(si, true);
+	if (!err)
+		kept_change_fill_name(&kept, 0, NULL);
+	kept_change_end(&kept, err);
 	storagefs_leave_end(si);
 	return err;
+}
+
+static void rename_begin(struct kept_change *kept, const struct storage_rename *how, bool dirs)
+{
+	kept_change(kept, how->from.dir->node);
+	kept_change_file(kept, how->from.dir, KEPT_RIGHTS);
+	kept_change_file(kept, how->to.dir, KEPT_RIGHTS);
+	kept_change_file(kept, &how->source, KEPT_RIGHTS);
+	if (how->target.node)
+		kept_change_file(kept, &how->target, KEPT_RIGHTS);
+	kept_change_name(kept, how->from.dir, how->from.name, how->from.len);
+	kept_change_name(kept, how->to.dir, how->to.name, how->to.len);
+	if (dirs)
+		kept_change_moves(kept);
+}
+
+static void rename_end(struct kept_change *kept, const struct storage_rename *how, int err)
+{
+	if (!err) {
+		kept_change_fill_name(kept, 0, how->exchange ? &how->target : NULL);
+		kept_change_fill_name(kept, 1, &how->source);
+	}
+	kept_change_end(kept, err);
 }
 
 int storagefs_rename(const struct rename_args *args)
@@ -150,22 +209,24 @@ int storagefs_rename(const struct rename_args *args)
 	};
 	char *from = storagefs_path_in(from_dir, args->from, args->from_len);
 	char *to = storagefs_path_in(to_dir, args->to, args->to_len);
+	const bool dirs = inode_is_dir(args->source) || (target && inode_is_dir(args->target));
 	struct storage_removed removed;
+	struct kept_change kept;
 	struct fs_cred cred;
 	int err = IS_ERR(from) ? (int)PTR_ERR(from) : IS_ERR(to) ? (int)PTR_ERR(to) : 0;
 
 	process_cred(&cred);
 	if (target)
 		storagefs_leave_begin(target);
+	rename_begin(&kept, &how, dirs);
 	if (!err)
 		err = storage_rename(&cred, &how, &removed);
 	if (!err) {
 		if (target && removed.file.node && !removed.nlink)
 			storagefs_gone(target, true);
-		storagefs_moved(storage_fs_of(from_dir), from, to, args->exchange,
-				inode_is_dir(args->source) ||
-					(target && inode_is_dir(args->target)));
+		storagefs_moved(storage_fs_of(from_dir), from, to, args->exchange, dirs);
 	}
+	rename_end(&kept, &how, err);
 	if (target)
 		storagefs_leave_end(target);
 	if (!IS_ERR(from))
@@ -217,6 +278,8 @@ int storagefs_setattr(struct inode *inode, const struct attr_change *ch)
 		.mtime = ch->mtime,
 		.flags = ch->flags,
 	};
+	const struct file_id *file = &storage_inode_of(inode)->file;
+	struct kept_change kept;
 	struct file_attr attr;
 	struct fs_cred cred;
 	int err = 0;
@@ -232,9 +295,16 @@ int storagefs_setattr(struct inode *inode, const struct attr_change *ch)
 	process_cred(&cred);
 	/* Stores of before do not change the time any more. */
 	if ((ch->valid & ATTR_MTIME) && inode->mode == S_IFREG)
-		err = live_flush(&storage_inode_of(inode)->file);
+		err = live_flush(file);
+	if (err)
+		return err;
+	kept_change(&kept, file->node);
+	kept_change_file(&kept, file, 0);
+	err = storage_setattr(&cred, file, &how, &attr);
 	if (!err)
-		err = storage_setattr(&cred, &storage_inode_of(inode)->file, &how, &attr);
+		kept_change_fill_attr(&kept, &attr,
+				      inode->mode == S_IFREG ? KEPT_RIGHTS : KEPT_ALL);
+	kept_change_end(&kept, err);
 	/* Nor does the caching node, which has a time of its own. */
 	if (!err && (ch->valid & ATTR_MTIME) && inode->mode == S_IFREG)
 		err = live_set_mtime(&attr);

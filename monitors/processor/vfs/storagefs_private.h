@@ -4,6 +4,7 @@
 
 #include <lib/list.h>
 #include <processor/client/file_attr.h>
+#include <processor/client/kept.h>
 #include <processor/client/storage.h>
 
 #include "inode.h"
@@ -70,6 +71,34 @@ size_t storagefs_nameless(uint32_t node, struct file_id *files, size_t max);
  */
 void storagefs_moved(const struct storage_fs *fs, const char *from, const char *to, bool exchange,
 		     bool dirs);
+
+/* --- storagefs_kept.c --------------------------------------------------------------------- */
+
+/* A walk by what is kept. All but @cur, @path and @rest is const. */
+struct kept_walk {
+	struct kept_ticket ticket; /* from before @path was read */
+	struct storage_fs *fs;
+	const struct path_lookup *how;
+	const char *points; /* canonical paths at which it ends, each with its NUL */
+	size_t points_len;
+	struct file_id cur; /* the directory that it is at */
+	char *path;         /* the same: its path, with room for FS_PATH_MAX bytes */
+	const char *rest;
+};
+/*
+ * Walk on. 0: at the end; @attr is of w->cur. 1: the node has to walk the rest from w->path. Else
+ * an error of the walk.
+ */
+int storagefs_walk_kept(struct kept_walk *w, struct file_attr *attr) __must_check;
+/* At least @what of the attributes of @file, from here or from the nodes that have it. */
+int storagefs_attr(const struct storage_fs *fs, const struct file_id *file, enum kept_what what,
+		   struct file_attr *attr) __must_check;
+/*
+ * @attr is what the storage node has answered to the request of @t: make it what stat(2) answers,
+ * and keep it if nothing of the file is on its way to the storage node.
+ */
+int storagefs_complete(const struct storage_fs *fs, const struct kept_ticket *t,
+		       struct file_attr *attr) __must_check;
 
 /* storagefs_change.c: operations. */
 int storagefs_create(struct inode *dir, const struct new_inode *how, struct inode **out);

@@ -92,8 +92,15 @@ ssize_t storagefs_listxattr(struct inode *inode, char *buf, size_t size, bool tr
 int storagefs_setxattr(struct inode *inode, const char *name, const void *value, size_t size,
 		       int flags)
 {
+	const struct file_id *file = &storage_inode_of(inode)->file;
+	struct kept_change kept;
 	struct fs_cred cred;
+	int err;
 
 	process_cred(&cred);
-	return storage_xattr_set(&cred, &storage_inode_of(inode)->file, name, value, size, flags);
+	kept_change(&kept, file->node);
+	kept_change_file(&kept, file, 0); /* a list is a part of the mode */
+	err = storage_xattr_set(&cred, file, name, value, size, flags);
+	kept_change_end(&kept, err);
+	return err;
 }

@@ -19,6 +19,7 @@
 
 #include "file.h"
 #include "mount_private.h"
+#include "notify.h"
 
 struct walk {
 	const struct walk_base *base;
@@ -560,6 +561,7 @@ static int find_missing(struct walk *w, struct path_lookup *how)
 	res->slash = name[len] == '/';
 	how->rest = dir;
 	how->must_be_dir = true;
+	how->rights = true;
 	err = w->cur->ops->lookup_path(w->cur, how, &found);
 	if (!err && !found.inode)
 		err = -ENOENT;
@@ -589,6 +591,7 @@ static int walk_rest(struct walk *w, bool *done)
 		.rest = w->rest,
 		.nofollow = w->flags & WALK_NOFOLLOW,
 		.must_be_dir = w->flags & WALK_DIRECTORY,
+		.rights = w->flags & WALK_RIGHTS,
 	};
 	struct mount_points *points = mount_points_get(w->mnt);
 	struct path_found found = { 0 };
@@ -618,11 +621,14 @@ static int walk_rest(struct walk *w, bool *done)
 	return err;
 }
 
-/* Does the file system look up the rest by itself?  What is left must be more than the inode. */
+/*
+ * Does the file system look up the rest by itself?  What is left must be more than the inode,
+ * unless less is asked of that than its attributes.
+ */
 static bool asks_rest(const struct walk *w)
 {
 	return w->cur->ops->lookup_path && w->mnt &&
-	       (!only_slashes(w->rest) || w->cur->mode == S_IFLNK);
+	       (!only_slashes(w->rest) || w->cur->mode == S_IFLNK || (w->flags & WALK_RIGHTS));
 }
 
 /* --- name by name -------------------------------------------------------------------- */
@@ -916,7 +922,7 @@ int path_walk_parent(const struct walk_base *base, const char *text, struct walk
 	dir[dir_len] = '\0';
 	if (!dir_len)
 		strlcpy(dir, text[0] == '/' ? "/" : ".", 2);
-	err = path_walk(base, dir, WALK_DIRECTORY, FS_MAY_EXEC, res);
+	err = path_walk(base, dir, WALK_DIRECTORY | WALK_RIGHTS, FS_MAY_EXEC, res);
 	kfree(dir);
 	if (err)
 		return err;
@@ -937,13 +943,15 @@ int path_walk_parent(const struct walk_base *base, const char *text, struct walk
 
 int path_walk_last(const struct walk_base *base, struct walk_result *res)
 {
+	/* Watches are told of links that are left. */
+	const uint32_t rights = notify_is_on() ? 0 : WALK_RIGHTS;
 	struct walk_base from = *base;
 	struct walk_result found;
 	int err;
 
 	ASSERT(res->parent.inode && res->name && !res->at.inode);
 	from.dir = &res->parent;
-	err = path_walk(&from, res->name[0] ? res->name : "/", WALK_NOFOLLOW, 0, &found);
+	err = path_walk(&from, res->name[0] ? res->name : "/", WALK_NOFOLLOW | rights, 0, &found);
 	if (err)
 		return err;
 	res->at = found.at;
