@@ -78,7 +78,7 @@ static enum rpc_handler_result bench_give(struct rpc_request *req, void *arg)
 			given = mem;
 	}
 	if (!err) {
-		w.addr = cpu_to_le64(frame_to_paddr(frame));
+		w.addr = cpu_to_le64(0); /* of what is given */
 		w.rkey = cpu_to_le32(rpc_mem_rkey(given, node));
 		err = w.rkey ? 0 : -EBUSY;
 	}

@@ -67,7 +67,7 @@ static int grant_locked(struct rpc_peer *peer, const struct rpc_mem *mem)
 		return -ENOMEM;
 	if (g->mr)
 		return 0;
-	mr = rdma_mr_create(peer->pd, mem->start, &range, 1, access);
+	mr = rdma_mr_create(peer->pd, reads ? 0 : mem->start, &range, 1, access);
 	if (IS_ERR(mr))
 		return (int)PTR_ERR(mr);
 	g->mr = mr;

@@ -75,7 +75,8 @@ struct rpc_mem;
 struct rpc_mem *rpc_mem_register(paddr_t start, uint64_t len, uint32_t sent_to,
 				 uint32_t written_by);
 /*
- * The same for a run that node @node alone may read, without a request (RPC_CLASS_READ).  It goes
+ * The same for a run that node @node alone may read, without a request (RPC_CLASS_READ).  It reads
+ * by addresses that count from 0, so it learns none of this node.  The right goes
  * by the node id: the next incarnation there may read the run as well, if it has the key.  So a
  * caller that gives one incarnation something that the next must not see unregisters the run when
  * membership says that this one is gone.
