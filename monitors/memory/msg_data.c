@@ -176,7 +176,8 @@ enum rpc_handler_result msg_fetch(struct rpc_request *req, void *arg)
 
 static void writeback_reply(struct region_completion *c)
 {
-	uint8_t buf[PM_WRITEBACK_MAX_PAGES * sizeof(le32_t) + sizeof(struct pm_grant_wire)];
+	uint8_t buf[PM_WRITEBACK_MAX_PAGES * sizeof(struct pm_stored_wire) +
+		    sizeof(struct pm_grant_wire)];
 	struct deferred_reply *r = container_of(c, struct deferred_reply, completion);
 	ssize_t len;
 

@@ -340,7 +340,7 @@ int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_r
 		return -EAGAIN;
 	for (uint32_t i = 0; i < req->nr_pages; i++) {
 		const bool zero = req->zeroes & (1u << i);
-		int *status = &rep->status[i];
+		int *status = &rep->pages[i].status;
 
 		/*
 		 * Running this again is harmless: a page that is stored is not newer than itself.

@@ -30,3 +30,12 @@ static bool oom_rep_is_valid(const struct mp_oom_rep *r)
 }
 
 CODEC_FIXED(mp_oom_rep, MP_OOM_REP, oom_rep_is_valid)
+
+#define MP_REVOKE_REQ(F) F(id32, extent), F(u32, flags)
+
+static bool revoke_req_is_valid(const struct mp_revoke_req *r)
+{
+	return !(r->flags & ~(uint32_t)MP_REVOKE_ALL);
+}
+
+CODEC_FIXED(mp_revoke_req, MP_REVOKE_REQ, revoke_req_is_valid)

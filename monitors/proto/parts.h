@@ -101,6 +101,20 @@ CODEC_FIELDS(pm_grant, PM_GRANT, grant_is_valid)
 #define PUT_grant(w, v) pm_grant_put(&(v), &(w))
 #define GET_grant(v, w) (!pm_grant_get(&(w), &(v)))
 
+#define PM_PLACE(F) F(u32, extent), F(u32, rkey), F(u32, frame)
+
+static inline bool place_is_valid(const struct pm_place *p)
+{
+	if (!p->extent)
+		return !p->rkey && !p->frame;
+	return p->rkey && p->frame < PM_PLACE_FRAMES_MAX;
+}
+
+CODEC_FIELDS(pm_place, PM_PLACE, place_is_valid)
+
+#define PUT_place(w, v) pm_place_put(&(v), &(w))
+#define GET_place(v, w) (!pm_place_get(&(w), &(v)))
+
 #define PUT_vma(w, v)     pm_vma_encode(&(v), &(w))
 #define GET_vma(v, w)     (pm_vma_decode(&(w), &(v)) != 0)
 #define PUT_vregion(w, v) pm_vregion_encode(&(v), &(w))

@@ -31,12 +31,15 @@ static bool fetch_req_is_valid(const struct pm_fetch_req *r)
 
 CODEC_FIXED(pm_fetch_req, PM_FETCH_REQ, fetch_req_is_valid)
 
-#define PM_FETCH_REP(F) \
-	F(u32, result), F(u32, prot), F(grant, grant), F(status, victim_status), F(zero32, reserved)
+#define PM_FETCH_REP(F)                                                          \
+	F(u32, result), F(u32, prot), F(grant, grant), F(status, victim_status), \
+		F(zero32, reserved), F(place, page), F(place, victim)
 
 static bool fetch_rep_is_valid(const struct pm_fetch_rep *r)
 {
-	return r->result <= PM_FETCH_FILE && !(r->prot & ~(uint32_t)PM_PROT_ALL);
+	return r->result <= PM_FETCH_FILE && !(r->prot & ~(uint32_t)PM_PROT_ALL) &&
+	       (r->result == PM_FETCH_DATA || !r->page.extent) &&
+	       (!r->victim_status || !r->victim.extent);
 }
 
 CODEC_FIXED(pm_fetch_rep, PM_FETCH_REP, fetch_rep_is_valid)
@@ -100,42 +103,47 @@ static bool writeback_req_is_valid(const struct pm_writeback_req *r)
 CODEC_LIST(pm_writeback_req, PM_WRITEBACK_REQ, writeback_req_is_valid, pm_writeback_page, pages,
 	   PM_WRITEBACK_MAX_PAGES, codec_any_item)
 
+#define PM_STORED(F) F(status, status), F(place, place)
+
+static bool stored_is_valid(const struct pm_stored *s)
+{
+	return !s->status || !s->place.extent;
+}
+
+CODEC_FIELDS(pm_stored, PM_STORED, stored_is_valid)
+CODEC_PART(static, pm_stored)
+CODEC_ELEMENTS(static, pm_stored)
+
 ssize_t pm_writeback_rep_encode(const struct pm_writeback_rep *rep, void *buf, size_t cap)
 {
-	le32_t status[PM_WRITEBACK_MAX_PAGES];
 	struct pm_grant_wire grant;
-	size_t status_len;
+	size_t len;
 
 	if (rep->nr_pages > PM_WRITEBACK_MAX_PAGES)
 		return -EMSGSIZE;
-	status_len = rep->nr_pages * sizeof(status[0]);
-	if (cap < status_len + sizeof(grant))
+	len = rep->nr_pages * sizeof(struct pm_stored_wire);
+	if (cap < len + sizeof(grant))
 		return -EMSGSIZE;
-	for (uint32_t i = 0; i < rep->nr_pages; i++)
-		status[i] = proto_status_encode(rep->status[i]);
 	pm_grant_encode(&rep->grant, &grant);
-	memcpy(buf, status, status_len);
-	memcpy((uint8_t *)buf + status_len, &grant, sizeof(grant));
-	return (ssize_t)(status_len + sizeof(grant));
+	memcpy(pm_stored_list_put(rep->pages, rep->nr_pages, buf), &grant, sizeof(grant));
+	return (ssize_t)(len + sizeof(grant));
 }
 
 int pm_writeback_rep_decode(const void *buf, size_t len, struct pm_writeback_rep *out)
 {
 	struct pm_writeback_rep r = { 0 };
 	struct pm_grant_wire grant;
-	le32_t status;
+	const uint8_t *pos;
 
-	if (len <= sizeof(grant) || (len - sizeof(grant)) % sizeof(status))
+	if (len <= sizeof(grant) || (len - sizeof(grant)) % sizeof(struct pm_stored_wire))
 		return -EMSGSIZE;
-	if ((len - sizeof(grant)) / sizeof(status) > PM_WRITEBACK_MAX_PAGES)
+	if ((len - sizeof(grant)) / sizeof(struct pm_stored_wire) > PM_WRITEBACK_MAX_PAGES)
 		return -EMSGSIZE;
-	r.nr_pages = (uint32_t)((len - sizeof(grant)) / sizeof(status));
-	for (uint32_t i = 0; i < r.nr_pages; i++) {
-		memcpy(&status, (const uint8_t *)buf + i * sizeof(status), sizeof(status));
-		if (proto_status_decode(status, &r.status[i]))
-			return -EPROTO;
-	}
-	memcpy(&grant, (const uint8_t *)buf + len - sizeof(grant), sizeof(grant));
+	r.nr_pages = (uint32_t)((len - sizeof(grant)) / sizeof(struct pm_stored_wire));
+	pos = pm_stored_list_get(buf, r.nr_pages, r.pages);
+	if (!pos)
+		return -EPROTO;
+	memcpy(&grant, pos, sizeof(grant));
 	if (pm_grant_decode(&grant, &r.grant))
 		return -EPROTO;
 	*out = r;

@@ -101,10 +101,11 @@ FIXED_SAMPLE(pm_fetch_req, { .aspace = 1,
 			     .victim_aspace = 2,
 			     .victim_vaddr = 0x20000,
 			     .victim_seq = 8 })
-FIXED_SAMPLE(pm_fetch_rep, { .result = PM_FETCH_FILE,
+FIXED_SAMPLE(pm_fetch_rep, { .result = PM_FETCH_DATA,
 			     .prot = PM_PROT_READ,
 			     .grant = { 11, 5, 2 },
-			     .victim_status = -EREMCHG })
+			     .page = { 3, 0xabcd, 511 },
+			     .victim = { 4, 0xef01, 0 } })
 VARIABLE_SAMPLE(pm_fetch_ahead_req, { .aspace = 1,
 				      .nr_pages = 2,
 				      .pages = { { 0x10000, { 0x123456000, 1, 4096 } },
@@ -115,8 +116,9 @@ VARIABLE_SAMPLE(pm_writeback_req, { .aspace = 1,
 				    .nr_pages = 2,
 				    .zeroes = 2,
 				    .pages = { { 0x10000, 1 }, { 0x11000, 2 } } })
-VARIABLE_SAMPLE(pm_writeback_rep,
-		{ .nr_pages = 2, .status = { 0, -ENOMEM }, .grant = { 11, 7, 2 } })
+VARIABLE_SAMPLE(pm_writeback_rep, { .nr_pages = 2,
+				    .pages = { { 0, { 3, 0xabcd, 511 } }, { -ENOMEM, { 0 } } },
+				    .grant = { 11, 7, 2 } })
 FIXED_SAMPLE(pm_credit_req, { .report = 9, .hold = 6, .want = 5 })
 FIXED_SAMPLE(pm_credit_rep, { .report = 9, .frames = 11 })
 FIXED_SAMPLE(pm_meminfo_rep, { .total = 100,
@@ -130,6 +132,7 @@ FIXED_SAMPLE(pm_commit,
 	     { .version = 5 << 16 | 3, .mode = 2, .ratio = 50, .kbytes = 1024, .programs = 9000 })
 FIXED_SAMPLE(mp_oom_req, { .total = 1000, .flags = MP_OOM_END, .pid = 77 })
 FIXED_SAMPLE(mp_oom_rep, { .badness = -5, .frames = 40, .pid = 77, .state = MP_OOM_CANDIDATE })
+FIXED_SAMPLE(mp_revoke_req, { .extent = 3, .flags = MP_REVOKE_BELOW })
 FIXED_SAMPLE(mm_expect_req, { .aspace = 1, .from = 11, .processor = 2, .vnode = 3 })
 FIXED_SAMPLE(mm_relieve_req, { .aspace = 1, .index = 3, .to = 12 })
 VARIABLE_SAMPLE(pm_file_fetch_req, { .file = { 77, 3, 21, 2, 0x5ea1 },
@@ -478,6 +481,7 @@ static ssize_t (*const samples[])(void) = {
 	sample_pm_commit,
 	sample_mp_oom_req,
 	sample_mp_oom_rep,
+	sample_mp_revoke_req,
 	sample_mm_relieve_req,
 	sample_mm_expect_req,
 	sample_pm_lease_req,
@@ -749,6 +753,13 @@ static const struct rejection {
 	{ "pm_fetch_rep", 24, 4, 5 },          /* a positive status */
 	{ "pm_fetch_rep", 24, 4, 0xfffff000 }, /* no errno */
 	{ "pm_fetch_rep", 28, 4, 1 },
+	{ "pm_fetch_rep", 0, 4, PM_FETCH_ZERO },       /* the place of no page */
+	{ "pm_fetch_rep", 24, 4, (uint32_t)-EREMCHG }, /* the place of no victim */
+	{ "pm_fetch_rep", 32, 4, 0 },                  /* a key to no extent */
+	{ "pm_fetch_rep", 36, 4, 0 },                  /* an extent without a key */
+	{ "pm_fetch_rep", 40, 4, PM_PLACE_FRAMES_MAX },
+	{ "pm_fetch_rep", 44, 4, 0 },
+	{ "pm_fetch_rep", 52, 4, UINT32_MAX },
 	{ "pm_fill_vma_req", 8, 8, 1 },
 	{ "pm_fill_vma_rep", 8, 8, PM_USER_TOP + 4096 },
 	{ "pm_fill_vma_rep", 16, 8, UINT64_MAX >> 12 },
@@ -766,7 +777,11 @@ static const struct rejection {
 	{ "pm_writeback_req", 12, 4, 0x80000001 },
 	{ "pm_writeback_req", 16, 8, 1 },
 	{ "pm_writeback_req", 40, 8, 0 },
-	{ "pm_writeback_rep", 4, 4, 1 },
+	{ "pm_writeback_rep", 16, 4, 1 },
+	{ "pm_writeback_rep", 0, 4, (uint32_t)-ENOMEM }, /* the place of no stored page */
+	{ "pm_writeback_rep", 4, 4, 0 },
+	{ "pm_writeback_rep", 8, 4, 0 },
+	{ "pm_writeback_rep", 12, 4, PM_PLACE_FRAMES_MAX },
 	{ "pm_credit_req", 0, 8, 0 },
 	{ "pm_credit_rep", 0, 8, 0 },
 	{ "pm_credit_rep", 12, 4, 1 },
@@ -786,6 +801,8 @@ static const struct rejection {
 	{ "mp_oom_rep", 16, 4, 0 }, /* a candidate without a pid */
 	{ "mp_oom_rep", 20, 4, MP_OOM_NONE },
 	{ "mp_oom_rep", 20, 4, MP_OOM_STATES },
+	{ "mp_revoke_req", 0, 4, 0 },
+	{ "mp_revoke_req", 4, 4, 2 },
 	{ "mm_relieve_req", 0, 8, 0 },
 	{ "mm_relieve_req", 16, 4, 0 },
 	{ "mm_relieve_req", 16, 4, 0x10000 },

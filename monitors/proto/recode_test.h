@@ -45,6 +45,7 @@ RECODE_FIXED(pm_meminfo_rep)
 RECODE_FIXED(pm_commit)
 RECODE_FIXED(mp_oom_req)
 RECODE_FIXED(mp_oom_rep)
+RECODE_FIXED(mp_revoke_req)
 RECODE_FIXED(pp_connect_req)
 RECODE_FIXED(pp_connect_rep)
 RECODE_FIXED(pp_data_req)
@@ -152,6 +153,7 @@ static const struct {
 	{ "pm_commit", recode_pm_commit },
 	{ "mp_oom_req", recode_mp_oom_req },
 	{ "mp_oom_rep", recode_mp_oom_rep },
+	{ "mp_revoke_req", recode_mp_revoke_req },
 	{ "mm_relieve_req", recode_mm_relieve_req },
 	{ "mm_expect_req", recode_mm_expect_req },
 	{ "pm_lease_req", recode_pm_lease_req },

@@ -18,24 +18,6 @@
 #define MODE_TYPE_SHIFT 12
 #define MODE_MAX        0xffffu
 
-le32_t proto_status_encode(int status)
-{
-	le32_t w;
-
-	PUT_status(w, status);
-	return w;
-}
-
-int proto_status_decode(le32_t w, int *out)
-{
-	int status;
-
-	if (GET_status(status, w))
-		return -EPROTO;
-	*out = status;
-	return 0;
-}
-
 /* --- memory references, files ---------------------------------------------------------- */
 
 CODEC_PART(, proto_mr_ref)

@@ -490,7 +490,7 @@ static void serve_writeback(struct fake_call *fc)
 	static const uint8_t zeroes[PAGE_SIZE];
 	const uint8_t *next = fc->bulk, *data;
 	struct pm_writeback_req req;
-	uint8_t body[256];
+	uint8_t body[512];
 	struct pm_redirect_wire rw;
 	ssize_t len;
 
@@ -507,10 +507,10 @@ static void serve_writeback(struct fake_call *fc)
 	for (uint32_t i = 0; i < req.nr_pages; i++) {
 		data = req.zeroes & (1u << i) ? zeroes : next;
 		next += data == next ? PAGE_SIZE : 0;
-		rep.status[i] = redirect(req.pages[i].vaddr, fc->call.peer, &rw);
-		if (!rep.status[i])
-			rep.status[i] = refused(req.aspace, req.pages[i].vaddr);
-		if (!rep.status[i]) {
+		rep.pages[i].status = redirect(req.pages[i].vaddr, fc->call.peer, &rw);
+		if (!rep.pages[i].status)
+			rep.pages[i].status = refused(req.aspace, req.pages[i].vaddr);
+		if (!rep.pages[i].status) {
 			fake.counts.writeback_pages++;
 			fake.counts.zeroes += data == zeroes;
 			store(fc->call.peer, req.aspace, req.pages[i].vaddr, req.pages[i].seq,

@@ -43,7 +43,7 @@ static_assert(sizeof(((struct writeback_msg *)0)->body) ==
 			      WRITEBACK_MAX * sizeof(struct pm_writeback_page_wire),
 	      "fits");
 static_assert(sizeof(((struct writeback_msg *)0)->reply) ==
-		      WRITEBACK_MAX * sizeof(le32_t) + sizeof(struct pm_grant_wire),
+		      WRITEBACK_MAX * sizeof(struct pm_stored_wire) + sizeof(struct pm_grant_wire),
 	      "fits");
 
 COUNTER(writeback_zeroes, "excache.writeback_zeroes",
@@ -266,7 +266,7 @@ int owner_writeback_answer(const struct writeback_msg *msg, size_t len, uint32_t
 	if (rep.nr_pages != nr)
 		return -EPROTO;
 	for (uint32_t i = 0; i < nr; i++)
-		out->status[i] = rep.status[i];
+		out->status[i] = rep.pages[i].status;
 	out->granted = granted(&rep.grant);
 	return 0;
 }

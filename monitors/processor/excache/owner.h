@@ -32,7 +32,7 @@ struct granted {
 
 struct fetch_msg {
 	uint64_t body[8];
-	uint64_t reply[4];   /* or whom to ask instead: for object_redirected() */
+	uint64_t reply[7];   /* or whom to ask instead: for object_redirected() */
 	struct rpc_sge bulk; /* the victim */
 };
 
@@ -95,7 +95,7 @@ int owner_file_fetch_answer(const struct file_fetch_msg *msg, size_t len, uint32
 
 struct writeback_msg {
 	uint64_t body[2 + 2 * WRITEBACK_MAX];
-	uint64_t reply[WRITEBACK_MAX / 2 + 2];
+	uint64_t reply[2 * WRITEBACK_MAX + 2];
 	struct rpc_sge bulk[WRITEBACK_MAX];
 };
 

@@ -813,8 +813,8 @@ int proc_writeback(struct fake_proc *p, uint64_t vaddr, const void *data)
 			err = owner_writeback(m, p->proc, &req, data, true, &rep, NULL);
 		if (err)
 			return err;
-		if (rep.status[0] != -EREMCHG)
-			return rep.status[0];
+		if (rep.pages[0].status != -EREMCHG)
+			return rep.pages[0].status;
 		p->redirects++;
 		err = proc_refresh(p, vaddr);
 		if (err)

@@ -1053,14 +1053,14 @@ static void old_writeback_is_dropped(struct ktest *t)
 		page_stamp(page, i + 1);
 		ASSERT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC, &req, page, true, &rep, NULL),
 			  0);
-		EXPECT_EQ(t, rep.status[0], 0);
+		EXPECT_EQ(t, rep.pages[0].status, 0);
 	}
 	EXPECT_EQ(t, proc_fetch(&p, addr, false, page), PM_FETCH_DATA);
 	EXPECT_EQ(t, page_value(page), 1);
 	EXPECT_EQ(t, f.mem[0].stats.writeback_stale, 2);
 	/* Somebody else's processor gets nowhere. */
 	EXPECT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC + 1, &req, page, true, &rep, NULL), 0);
-	EXPECT_EQ(t, rep.status[0], -ESRCH);
+	EXPECT_EQ(t, rep.pages[0].status, -ESRCH);
 	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
@@ -1083,7 +1083,7 @@ static void zeroes_come_without_data(struct ktest *t)
 	page_stamp(page, 8);
 	ASSERT_EQ(t, owner_writeback(&f.mem[0], FAKE_PROC, &req, page, true, &rep, NULL), 0);
 	for (uint32_t i = 0; i < 3; i++) {
-		EXPECT_EQ(t, rep.status[i], 0);
+		EXPECT_EQ(t, rep.pages[i].status, 0);
 		EXPECT_EQ(t, proc_fetch(&p, addr + i * PAGE_SIZE, false, page), PM_FETCH_DATA);
 		EXPECT_EQ(t, page_value(page), i == 1 ? 8u : 0u);
 	}

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory monitor -> processor (class control): MP_OOM.
+ * Memory monitor -> processor (class control): MP_OOM, MP_REVOKE.
  *
  * A memory node that has no frame left, can drop no page of a file and can hand no vRegion to
  * another node asks the processors whose programs have frames there which of them has to end, and
  * then has the worst one ended.
+ *
+ * Before it takes an extent back that a processor may read, or frees a frame in it that the
+ * processor does not know to be free, it has the processor forget the places there.
  *
  * See:	docs/protocol/mp.md, docs/design/memory.md
  */
@@ -14,6 +17,7 @@
 
 enum mp_opcode {
 	MP_OOM = 0x0600,
+	MP_REVOKE = 0x0601,
 };
 static_assert(MP_OOM == PROTO_FIRST_OPCODE(PROTO_MP), "opcodes are ABI");
 
@@ -44,6 +48,26 @@ struct mp_oom_rep_wire {
 };
 static_assert(sizeof(struct mp_oom_rep_wire) == 24, "MP_OOM reply is ABI");
 /* Errors: -ESRCH: @pid is gone, or has no frames there; -EPERM: the sender is no memory node. */
+
+/* No reply body. When it is answered the receiver reads no more there. Repeatable. */
+struct mp_revoke_req_wire {
+	le32_t extent; /* struct pm_place_wire.extent of the sender; not 0 */
+	le32_t flags;  /* enum mp_revoke_flags */
+};
+static_assert(sizeof(struct mp_revoke_req_wire) == 8, "MP_REVOKE is ABI");
+
+enum mp_revoke_flags {
+	MP_REVOKE_BELOW = 1, /* and all with lower numbers */
+	MP_REVOKE_ALL = 1,
+};
+
+struct mp_revoke_req {
+	uint32_t extent;
+	uint32_t flags;
+};
+
+void mp_revoke_req_encode(const struct mp_revoke_req *req, struct mp_revoke_req_wire *w);
+int mp_revoke_req_decode(const void *buf, size_t len, struct mp_revoke_req *out) __must_check;
 
 struct mp_oom_req {
 	uint64_t total;

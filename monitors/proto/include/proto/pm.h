@@ -128,6 +128,19 @@ struct pm_grant_wire {
 };
 static_assert(sizeof(struct pm_grant_wire) == 16, "pm_grant is ABI");
 
+#define PM_PLACE_FRAMES_MAX (1u << 18) /* of an extent: 1 GiB */
+
+/*
+ * Where a page lies that this processor may read by itself: in an extent that holds pages of this
+ * processor's programs and no others, and is one region for it. MP_REVOKE ends that.
+ */
+struct pm_place_wire {
+	le32_t extent; /* its number: no other one of this owner has had it; 0: not to be read */
+	le32_t rkey;   /* of the region, whose addresses count from 0 */
+	le32_t frame;  /* the page is at frame * 4096 */
+};
+static_assert(sizeof(struct pm_place_wire) == 12, "pm_place is ABI");
+
 /* --- the number of a space ------------------------------------------------------------ */
 
 /*
@@ -452,8 +465,10 @@ struct pm_fetch_rep_wire {
 	struct pm_grant_wire grant;
 	le32_t victim_status; /* negative errno as two's complement: 0 = the victim is stored */
 	le32_t reserved;
+	struct pm_place_wire page;   /* of the page that has been sent */
+	struct pm_place_wire victim; /* of the victim that has been stored */
 };
-static_assert(sizeof(struct pm_fetch_rep_wire) == 32, "PM_FETCH reply is ABI");
+static_assert(sizeof(struct pm_fetch_rep_wire) == 56, "PM_FETCH reply is ABI");
 /* Errors: -EFAULT no vma, -EACCES, -EREMCHG redirect, -ESRCH no such space, -ENOMEM, -EIO. */
 
 #define PM_FETCH_AHEAD_MAX 32
@@ -508,7 +523,12 @@ struct pm_writeback_req_wire {
 };
 static_assert(sizeof(struct pm_writeback_req_wire) == 16, "PM_WRITEBACK is ABI");
 
-/* Reply: nr_pages le32 status values (two's complement), one per page, then a grant. */
+/* Reply: one of these for each page, then a grant. */
+struct pm_stored_wire {
+	le32_t status; /* negative errno as two's complement: 0 = it is stored */
+	struct pm_place_wire place;
+};
+static_assert(sizeof(struct pm_stored_wire) == 16, "pm_stored is ABI");
 
 /*
  * A report: all that the processor has of the owner, in absolute numbers. The owner sets its
@@ -692,6 +712,12 @@ struct pm_grant {
 	uint32_t node;
 	uint32_t frames;
 	uint64_t report;
+};
+
+struct pm_place {
+	uint32_t extent; /* 0: none, and the others are 0 */
+	uint32_t rkey;
+	uint32_t frame;
 };
 
 void pm_vregion_encode(const struct pm_vregion *vr, struct pm_vregion_wire *w);
@@ -913,6 +939,8 @@ struct pm_fetch_rep {
 	uint32_t prot;
 	struct pm_grant grant;
 	int victim_status;
+	struct pm_place page;   /* PM_FETCH_DATA, else none */
+	struct pm_place victim; /* status 0, else none */
 };
 
 void pm_fetch_rep_encode(const struct pm_fetch_rep *rep, struct pm_fetch_rep_wire *w);
@@ -973,9 +1001,14 @@ ssize_t pm_writeback_req_encode(const struct pm_writeback_req *req, void *buf, s
 	__must_check;
 int pm_writeback_req_decode(const void *buf, size_t len, struct pm_writeback_req *out) __must_check;
 
+struct pm_stored {
+	int status;            /* -EREMCHG: ask the home for the vRegion's owner */
+	struct pm_place place; /* status 0, else none */
+};
+
 struct pm_writeback_rep {
 	uint32_t nr_pages;
-	int status[PM_WRITEBACK_MAX_PAGES]; /* -EREMCHG: ask the home for the vRegion's owner */
+	struct pm_stored pages[PM_WRITEBACK_MAX_PAGES];
 	struct pm_grant grant;
 };
 

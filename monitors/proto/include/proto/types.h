@@ -165,10 +165,6 @@ bool proto_ms_waits(uint16_t opcode, const void *body, uint32_t len);
 
 /* --- encode and decode ------------------------------------------------------------------ */
 
-/* A status on the wire is 0 or a negative errno as two's complement. */
-le32_t proto_status_encode(int status);
-int proto_status_decode(le32_t w, int *out) __must_check;
-
 void proto_mr_ref_encode(const struct proto_mr_ref *ref, struct proto_mr_ref_wire *w);
 /* One whole page, page aligned; else -EPROTO. */
 int proto_mr_ref_decode(const struct proto_mr_ref_wire *w, struct proto_mr_ref *out) __must_check;
