@@ -6,6 +6,7 @@
  *		run empty. An extent for files is emptied for programs when few frames are left for
  *		these: the emptiest if half of it is free, else the one that holds the least
  *		recently used page, as pages that were read together lie together.
+ *		Free frames of what is lent are taken back before files give way.
  * Limits:	the choice looks at each extent with pool.lock held: EXTENTS_MAX bounds it.
  */
 #include "extent.h"
@@ -14,6 +15,7 @@
 #include <kernel/time.h>
 #include <lib/alloc.h>
 #include <lib/errno.h>
+#include <lib/string.h>
 
 #include "pool.h"
 
@@ -103,15 +105,32 @@ struct extent *extent_of(const struct pool *pool, const struct mpage *page)
 
 /* --- frames ------------------------------------------------------------------------------ */
 
-static void use_set_locked(struct pool *pool, struct extent *e, enum extent_use use)
+/* Where @e is listed while it has free frames; NULL: it is not. */
+static struct list_head *list_of_locked(struct pool *pool, const struct extent *e)
+	__must_hold(&pool->lock)
+{
+	assert_spin_held(&pool->lock);
+	if (e->use == EXTENT_CHANGING)
+		return NULL;
+	return e->use == EXTENT_LENT ? &pool_account_locked(pool, e->proc)->lent
+				     : &pool->extent_lists[e->use];
+}
+
+/* @e, which is LENT, has @nr more free frames. */
+static void lent_free_add_locked(struct pool *pool, const struct extent *e, int64_t nr)
+	__must_hold(&pool->lock)
+{
+	assert_spin_held(&pool->lock);
+	pool->lent_free += (uint64_t)nr;
+	pool_account_locked(pool, e->proc)->lent_free += (uint64_t)nr;
+}
+
+static void use_left_locked(struct pool *pool, const struct extent *e, enum extent_use next)
 	__must_hold(&pool->lock)
 {
 	const uint32_t n = e->nr_pages;
 
 	assert_spin_held(&pool->lock);
-	ASSERT(e->use != use);
-	if (e->nr_free && e->use != EXTENT_CHANGING)
-		list_del(&e->link);
 	switch (e->use) {
 	case EXTENT_FILE:
 		pool->file_frames -= n;
@@ -119,30 +138,71 @@ static void use_set_locked(struct pool *pool, struct extent *e, enum extent_use 
 		break;
 	case EXTENT_FREE:
 		pool->free_frames -= n;
-		pool->capacity -= use == EXTENT_ANON ? 0 : n;
+		pool->capacity -= next == EXTENT_ANON ? 0 : n;
 		break;
 	case EXTENT_ANON:
-		ASSERT(use == EXTENT_FREE);
+		ASSERT(next == EXTENT_FREE);
+		break;
+	case EXTENT_LENT:
+		pool->lent_frames -= n;
+		lent_free_add_locked(pool, e, -(int64_t)e->nr_free);
 		break;
 	default:
-		pool->capacity += use == EXTENT_FREE ? n : 0;
+		/* The frames in use of one that was lent count already. */
+		if (next == EXTENT_FREE || next == EXTENT_ANON)
+			pool->capacity += e->nr_free;
 	}
+}
+
+static void use_set_locked(struct pool *pool, struct extent *e, enum extent_use use)
+	__must_hold(&pool->lock)
+{
+	struct list_head *list;
+
+	assert_spin_held(&pool->lock);
+	ASSERT(e->use != use);
+	if (e->nr_free && list_of_locked(pool, e))
+		list_del(&e->link);
+	use_left_locked(pool, e, use);
 	e->use = (uint8_t)use;
 	if (use == EXTENT_FREE) {
-		pool->free_frames += n;
+		pool->free_frames += e->nr_pages;
 	} else if (use == EXTENT_FILE) {
-		pool->file_frames += n;
+		pool->file_frames += e->nr_pages;
 		pool->file_free += e->nr_free;
+	} else if (use == EXTENT_LENT) {
+		pool->lent_frames += e->nr_pages;
+		lent_free_add_locked(pool, e, e->nr_free);
 	}
-	if (e->nr_free && use != EXTENT_CHANGING)
-		list_add_tail(&e->link, &pool->extent_lists[use]);
+	if (use == EXTENT_FREE || use == EXTENT_ANON)
+		e->proc = 0;
+	list = list_of_locked(pool, e);
+	if (e->nr_free && list)
+		list_add_tail(&e->link, list);
+}
+
+/* A frame of @e, which has one. */
+static struct mpage *take_from_locked(struct pool *pool, struct extent *e) __must_hold(&pool->lock)
+{
+	struct mpage *page;
+
+	assert_spin_held(&pool->lock);
+	if (!list_empty(&e->zero)) {
+		page = list_first_entry(&e->zero, struct mpage, link);
+		pool->nr_zero--;
+	} else {
+		page = list_first_entry(&e->dirty, struct mpage, link);
+		pool->nr_dirty--;
+	}
+	list_del(&page->link);
+	if (!--e->nr_free)
+		list_del(&e->link);
+	return page;
 }
 
 struct mpage *extent_take_locked(struct pool *pool, bool file) __must_hold(&pool->lock)
 {
 	struct list_head *list = &pool->extent_lists[file ? EXTENT_FILE : EXTENT_ANON];
-	struct mpage *page;
-	struct extent *e;
 
 	assert_spin_held(&pool->lock);
 	if (list_empty(list) && !file && !list_empty(&pool->extent_lists[EXTENT_FREE]))
@@ -152,29 +212,38 @@ struct mpage *extent_take_locked(struct pool *pool, bool file) __must_hold(&pool
 			EXTENT_ANON);
 	if (list_empty(list))
 		return NULL;
-	e = list_first_entry(list, struct extent, link);
-	if (!list_empty(&e->zero)) {
-		page = list_first_entry(&e->zero, struct mpage, link);
-		pool->nr_zero--;
-	} else {
-		page = list_first_entry(&e->dirty, struct mpage, link);
-		pool->nr_dirty--;
-	}
-	list_del(&page->link);
 	pool->file_free -= file;
-	if (!--e->nr_free)
-		list_del(&e->link);
-	return page;
+	return take_from_locked(pool, list_first_entry(list, struct extent, link));
+}
+
+struct mpage *extent_take_lent_locked(struct pool *pool, struct pool_account *account)
+	__must_hold(&pool->lock)
+{
+	struct extent *e;
+
+	assert_spin_held(&pool->lock);
+	if (list_empty(&account->lent))
+		return NULL;
+	e = list_first_entry(&account->lent, struct extent, link);
+	lent_free_add_locked(pool, e, -1);
+	pool->capacity++;
+	return take_from_locked(pool, e);
 }
 
 /* A frame of @e has been put on one of its lists. */
 static void frame_listed_locked(struct pool *pool, struct extent *e) __must_hold(&pool->lock)
 {
+	struct list_head *list;
+
 	assert_spin_held(&pool->lock);
 	ASSERT(e->nr_free < e->nr_pages);
 	pool->file_free += e->use == EXTENT_FILE;
-	if (!e->nr_free++ && e->use != EXTENT_CHANGING)
-		list_add_tail(&e->link, &pool->extent_lists[e->use]);
+	pool->capacity -= e->proc != 0;
+	if (e->use == EXTENT_LENT)
+		lent_free_add_locked(pool, e, 1);
+	list = list_of_locked(pool, e);
+	if (!e->nr_free++ && list)
+		list_add_tail(&e->link, list);
 	if (e->nr_free == e->nr_pages && e->use == EXTENT_ANON)
 		use_set_locked(pool, e, EXTENT_FREE);
 }
@@ -259,14 +328,15 @@ static uint64_t anon_spare_locked(const struct pool *pool) __must_hold(&pool->lo
 	return pool->capacity - pool->used - pool->reserved - pool->zeroing;
 }
 
-/* Is @need not met for programs, and could an extent of files be had for them? */
+/* Is @need not met for programs, and could an extent of files, or one that is lent, be had? */
 static bool wants_anon_locked(const struct pool *pool, const struct extent_need *need)
 	__must_hold(&pool->lock)
 {
 	const uint64_t size = 1ull << pool->extent_shift;
 
 	assert_spin_held(&pool->lock);
-	return anon_spare_locked(pool) < need->anon && pool->file_frames >= pool->file_floor + size;
+	return anon_spare_locked(pool) < need->anon &&
+	       (pool->lent_free || pool->file_frames >= pool->file_floor + size);
 }
 
 /* The same for files, if programs keep theirs and one extent more: no extent goes to and fro. */
@@ -286,10 +356,43 @@ static bool wants_file_locked(const struct pool *pool, const struct extent_need 
 	       (!pool->open_after_ns || time_now_ns() >= pool->open_after_ns);
 }
 
+/* Files get none, and would if what is lent and not used were taken back. */
+static bool wants_back_locked(const struct pool *pool, const struct extent_need *need)
+	__must_hold(&pool->lock)
+{
+	const uint64_t size = 1ull << pool->extent_shift;
+
+	assert_spin_held(&pool->lock);
+	if (pool->file_frames < pool->file_floor)
+		return pool->lent_free > 0;
+	return pool->file_free < need->file && pool->lent_free >= size &&
+	       (!pool->open_after_ns || time_now_ns() >= pool->open_after_ns) &&
+	       anon_spare_locked(pool) + pool->lent_free >= need->anon + 2 * size;
+}
+
+/*
+ * Has a processor written a page back for which nothing was free where it may read it, and are
+ * there plenty of frames?
+ */
+static bool wants_lent_locked(const struct pool *pool, const struct extent_need *need)
+	__must_hold(&pool->lock)
+{
+	const uint64_t size = 1ull << pool->extent_shift;
+
+	assert_spin_held(&pool->lock);
+	return pool->wants_extent && pool->next_number && pool->free_frames &&
+	       pool->file_free >= need->file &&
+	       anon_spare_locked(pool) >= need->anon + 3 * size + pool->slack &&
+	       (!pool->lend_after_ns || time_now_ns() >= pool->lend_after_ns);
+}
+
 bool extents_want_change_locked(const struct pool *pool) __must_hold(&pool->lock)
 {
+	const struct extent_need *need = &pool->ahead;
+
 	assert_spin_held(&pool->lock);
-	return wants_anon_locked(pool, &pool->ahead) || wants_file_locked(pool, &pool->ahead);
+	return pool->recall_all || wants_anon_locked(pool, need) || wants_file_locked(pool, need) ||
+	       wants_back_locked(pool, need) || wants_lent_locked(pool, need);
 }
 
 bool extents_want_change(struct pool *pool)
@@ -399,29 +502,268 @@ static enum extent_result extent_open(struct pool *pool, struct extent *e)
 	return err ? EXTENTS_NOTHING : EXTENTS_CHANGED;
 }
 
+/* --- what is lent ---------------------------------------------------------------------------- */
+
+/* The LENT extent with the most free frames. NULL: none has one. */
+static struct extent *choose_lent_locked(const struct pool *pool) __must_hold(&pool->lock)
+{
+	struct extent *best = NULL;
+
+	assert_spin_held(&pool->lock);
+	for (uint64_t i = 0; pool->lent_free && i < pool->nr_extents; i++) {
+		struct extent *e = &pool->extents[i];
+
+		if (e->use == EXTENT_LENT && e->nr_free && (!best || e->nr_free > best->nr_free))
+			best = e;
+	}
+	return best;
+}
+
+/* The next LENT extent of @proc (0: of anybody) from number *@i of the pool's extents on. */
+static struct extent *next_lent_locked(const struct pool *pool, uint32_t proc, uint64_t *i)
+	__must_hold(&pool->lock)
+{
+	assert_spin_held(&pool->lock);
+	for (; *i < pool->nr_extents; ++*i) {
+		struct extent *e = &pool->extents[*i];
+
+		if (e->use == EXTENT_LENT && (!proc || e->proc == proc))
+			return e;
+	}
+	return NULL;
+}
+
+/* From here on no answer names a place in @e. Its number, with that of its processor. */
+static uint32_t recall_begin_locked(struct pool *pool, struct extent *e, uint32_t *proc)
+	__must_hold(&pool->lock)
+{
+	assert_spin_held(&pool->lock);
+	*proc = e->proc;
+	use_set_locked(pool, e, EXTENT_CHANGING);
+	return (uint32_t)(__atomic_exchange_n(&e->place, 0, __ATOMIC_RELAXED) >> 32);
+}
+
+/* Its processor forgets what it knows, or is refused; then the frames may have any use. */
+static void recall_end(struct pool *pool, struct extent *e)
+{
+	pool->ops->take_back(pool->ops_arg, e);
+	spin_lock(&pool->lock);
+	pool->extents_taken_back++;
+	pool->stuck_since_ns = 0;
+	use_set_locked(pool, e, e->nr_free == e->nr_pages ? EXTENT_FREE : EXTENT_ANON);
+	spin_unlock(&pool->lock);
+	wake_all(&pool->freed);
+}
+
+/* @proc has not said that it has forgotten the extent: it gets no other one until it does. */
+static void note_unheard(struct pool *pool, uint32_t proc)
+{
+	spin_lock(&pool->lock);
+	pool_account_locked(pool, proc)->unheard = true;
+	spin_unlock(&pool->lock);
+}
+
+/* @e is CHANGING. */
+static void recall_one(struct pool *pool, struct extent *e, uint32_t proc, uint32_t number)
+{
+	if (pool->ops->revoke(pool->ops_arg, proc, number, false))
+		note_unheard(pool, proc);
+	recall_end(pool, e);
+}
+
+void extents_recall(struct pool *pool, uint32_t proc, bool tell)
+{
+	uint32_t below = 0, number = 0, whose;
+	struct extent *e;
+	uint64_t i = 0;
+
+	if (!pool->ops || !pool->ops->lend)
+		return;
+	spin_lock(&pool->lock);
+	if (tell && next_lent_locked(pool, proc, &i))
+		below = pool->next_number - 1;
+	spin_unlock(&pool->lock);
+	if (below && pool->ops->revoke(pool->ops_arg, proc, below, true))
+		note_unheard(pool, proc);
+	for (i = 0; i < pool->nr_extents; i++) {
+		spin_lock(&pool->lock);
+		e = next_lent_locked(pool, proc, &i);
+		if (e)
+			number = recall_begin_locked(pool, e, &whose);
+		spin_unlock(&pool->lock);
+		/* One that was lent since is told by itself. */
+		if (e && tell && number > below)
+			recall_one(pool, e, proc, number);
+		else if (e)
+			recall_end(pool, e);
+	}
+}
+
+void extents_recall_all(struct pool *pool)
+{
+	spin_lock(&pool->lock);
+	pool->recall_all = pool->lent_frames > 0;
+	spin_unlock(&pool->lock);
+	if (waitqueue_active(&pool->changer))
+		wake_all(&pool->changer);
+}
+
+/* One more of all that are to be taken back. */
+static enum extent_result recall_next(struct pool *pool)
+{
+	uint32_t proc = 0, number = 0;
+	struct extent *e;
+	uint64_t i = 0;
+
+	spin_lock(&pool->lock);
+	e = next_lent_locked(pool, 0, &i);
+	if (e)
+		number = recall_begin_locked(pool, e, &proc);
+	else
+		pool->recall_all = false;
+	spin_unlock(&pool->lock);
+	if (e)
+		recall_one(pool, e, proc, number);
+	return EXTENTS_CHANGED;
+}
+
+/* Make all of @e, which is CHANGING and free, zeroes: what others left there is not to be read. */
+static void extent_clear(struct pool *pool, const struct extent *e)
+{
+	for (uint32_t i = 0; i < e->nr_pages; i++)
+		memset(mpage_virt(pool, &e->first[i]), 0, PAGE_SIZE);
+}
+
+/* A place that @proc has not forgotten must not be read as another page. */
+static int hear(struct pool *pool, uint32_t proc, bool unheard, uint32_t number)
+{
+	int err = unheard ? pool->ops->revoke(pool->ops_arg, proc, number - 1, true) : 0;
+
+	if (!err && unheard) {
+		spin_lock(&pool->lock);
+		pool_account_locked(pool, proc)->unheard = false;
+		spin_unlock(&pool->lock);
+	}
+	return err;
+}
+
+/* Lend @e, which is CHANGING, to @e->proc. */
+static enum extent_result extent_lend(struct pool *pool, struct extent *e, uint32_t number,
+				      bool unheard)
+{
+	uint32_t key = 0;
+	int err = hear(pool, e->proc, unheard, number);
+
+	if (!err) {
+		extent_clear(pool, e);
+		err = pool->ops->lend(pool->ops_arg, e, &key);
+	}
+	spin_lock(&pool->lock);
+	if (!err && pool_is_fenced(pool, e->proc)) {
+		spin_unlock(&pool->lock);
+		pool->ops->take_back(pool->ops_arg, e);
+		spin_lock(&pool->lock);
+		err = -ESTALE;
+	}
+	if (err) {
+		pool->lend_after_ns = time_now_ns() + pool->open_retry_ns;
+		use_set_locked(pool, e, EXTENT_FREE);
+	} else {
+		pool->extents_lent++;
+		__atomic_store_n(&e->place, (uint64_t)number << 32 | key, __ATOMIC_RELEASE);
+		use_set_locked(pool, e, EXTENT_LENT);
+	}
+	spin_unlock(&pool->lock);
+	return err ? EXTENTS_NOTHING : EXTENTS_CHANGED;
+}
+
+/* One of no use goes to the processor that wants one. */
+static struct extent *lend_begin_locked(struct pool *pool, uint32_t *number, bool *unheard)
+	__must_hold(&pool->lock)
+{
+	const uint32_t proc = pool->wants_extent;
+	const struct pool_account *account = pool_account_locked(pool, proc);
+	struct extent *e = NULL;
+
+	assert_spin_held(&pool->lock);
+	pool->wants_extent = 0;
+	if (!account || account->lent_free || pool_is_fenced(pool, proc))
+		return NULL;
+	e = list_last_entry(&pool->extent_lists[EXTENT_FREE], struct extent, link);
+	use_set_locked(pool, e, EXTENT_CHANGING);
+	e->proc = proc;
+	*number = pool->next_number++;
+	*unheard = account->unheard;
+	return e;
+}
+
+/* --- changes ------------------------------------------------------------------------------- */
+
+/* The next step: the extent, which is CHANGING then. */
+struct change {
+	struct extent *to_free, *to_file, *back, *lent;
+	uint32_t number, proc;
+	bool unheard;
+};
+
+/* An extent for programs: what is lent and free costs nobody anything. */
+static void choose_anon_locked(struct pool *pool, const struct mpage *oldest, struct change *c)
+	__must_hold(&pool->lock)
+{
+	assert_spin_held(&pool->lock);
+	c->back = choose_lent_locked(pool);
+	if (!c->back)
+		c->to_free = choose_file_locked(pool, oldest);
+	if (!c->back && !c->to_free)
+		note_stuck_locked(pool);
+}
+
+static void change_begin_locked(struct pool *pool, const struct extent_need *need,
+				const struct mpage *oldest, struct change *c)
+	__must_hold(&pool->lock)
+{
+	assert_spin_held(&pool->lock);
+	if (wants_anon_locked(pool, need))
+		choose_anon_locked(pool, oldest, c);
+	else if (wants_file_locked(pool, need))
+		c->to_file = list_last_entry(&pool->extent_lists[EXTENT_FREE], struct extent, link);
+	else if (wants_back_locked(pool, need))
+		c->back = choose_lent_locked(pool);
+	else if (wants_lent_locked(pool, need))
+		c->lent = lend_begin_locked(pool, &c->number, &c->unheard);
+	if (c->to_free || c->to_file)
+		use_set_locked(pool, c->to_free ? c->to_free : c->to_file, EXTENT_CHANGING);
+	if (c->back) {
+		c->number = recall_begin_locked(pool, c->back, &c->proc);
+		/* Not to and fro. */
+		pool->lend_after_ns = time_now_ns() + pool->open_retry_ns;
+	}
+}
+
 enum extent_result extents_change(struct pool *pool, const struct extent_need *need)
 {
 	const struct mpage *oldest = NULL;
-	struct extent *to_free = NULL, *to_file = NULL;
+	struct change c = { 0 };
+	bool recall_all;
 
 	if (!need)
 		need = &pool->ahead;
 	if (need->anon && pool->ops)
 		oldest = pool->ops->oldest(pool->ops_arg);
 	spin_lock(&pool->lock);
-	if (wants_anon_locked(pool, need)) {
-		to_free = choose_file_locked(pool, oldest);
-		if (!to_free)
-			note_stuck_locked(pool);
-	} else if (wants_file_locked(pool, need)) {
-		to_file = list_last_entry(&pool->extent_lists[EXTENT_FREE], struct extent, link);
-	}
-	if (to_free || to_file)
-		use_set_locked(pool, to_free ? to_free : to_file, EXTENT_CHANGING);
+	recall_all = pool->recall_all;
+	if (!recall_all)
+		change_begin_locked(pool, need, oldest, &c);
 	spin_unlock(&pool->lock);
-	if (to_free)
-		return extent_empty(pool, to_free);
-	if (to_file)
-		return extent_open(pool, to_file);
-	return EXTENTS_NOTHING;
+	if (recall_all)
+		return recall_next(pool);
+	if (c.to_free)
+		return extent_empty(pool, c.to_free);
+	if (c.to_file)
+		return extent_open(pool, c.to_file);
+	if (c.back) {
+		recall_one(pool, c.back, c.proc, c.number);
+		return EXTENTS_CHANGED;
+	}
+	return c.lent ? extent_lend(pool, c.lent, c.number, c.unheard) : EXTENTS_NOTHING;
 }

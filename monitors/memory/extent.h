@@ -1,24 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Extents: the pool's frames in pieces of one use, so that storage nodes can be given the frames of
- * files and no others.
+ * files and no others, and a processor those of its own programs and no others.
  *
  * Each extent is a piece of physically contiguous frames. A FREE one is nobody's and can be had for
  * either use at once. An ANON one has pages of programs; no other node can write into it. A FILE
  * one has pages of files and is a region that storage nodes write (pool_ops.open); it is FREE
- * again when its last page has gone and the region has been revoked (close). CHANGING is between
- * FREE and FILE: the region is being made or revoked, and no frame is taken from it.
+ * again when its last page has gone and the region has been revoked (close). A LENT one has pages
+ * of one processor's programs, and is a region that this processor may read (lend). It stays lent,
+ * with what is free in it, until it is taken back: then it is ANON with the pages that it has.
+ * CHANGING is in between: a region is being made or revoked, and no frame is taken from it.
  *
  *	        first frame taken                     open
  *	ANON <-------------------- FREE --> CHANGING ------> FILE
- *	  |                        ^ ^         | ^            |
- *	  +--- last frame freed ---+ +- close -+ +---empty----+
+ *	 ^ |                       ^ ^         | ^            |
+ *	 | +--- last frame freed --+ +- close -+ +---empty----+
+ *	 |                                     |
+ *	 +-- take_back -- CHANGING <-- LENT <--+ lend
  *
- * Invariants:	capacity is the frames of FREE and ANON extents, and used + reserved + zeroing <=
- *		capacity: the frame that a credit stands for is free, in an extent where no file
- *		is, and waits neither for storage nor for a command to the device. A region is
- *		revoked before one of its frames gets another use: a late write of a storage node
- *		is refused by the device.
+ * Invariants:	capacity is the frames of FREE and ANON extents and the used ones of those that are
+ *		lent, and used + reserved + zeroing <= capacity: the frame that a credit stands for
+ *		is free, in an extent where no file is and that is nobody's, and waits neither for
+ *		storage nor for a command to the device. So what is free in a LENT extent is worth
+ *		no credit: its processor takes it first, and others have it when it is taken back.
+ *		A region is
+ *		revoked before one of its frames gets another use: a late write of a storage node,
+ *		and a late read of a processor, is refused by the device. Before an extent is lent
+ *		all of it is zeroed.
  * Context:	extents_change() sleeps; one thread calls it ahead of need, so that neither a miss
  *		nor the end of a mapping or a program waits for it.
  * Locking:	pool.lock guards the lists and counts; a CHANGING extent is its changer's.
@@ -35,12 +43,14 @@
 
 struct mpage;
 struct pool;
+struct pool_account;
 struct rpc_mem;
 
 enum extent_use {
 	EXTENT_FREE,
 	EXTENT_ANON,
 	EXTENT_FILE,
+	EXTENT_LENT,
 	EXTENT_CHANGING,
 	EXTENT_USES,
 };
@@ -56,7 +66,10 @@ struct extent {
 	uint32_t nr_reading;          /* pool.lock: MPAGE_READING frames */
 	uint8_t use;                  /* enum extent_use; pool.lock */
 	bool stuck;                   /* pool.lock: it could not be emptied when tried last */
-	struct rpc_mem *mem;          /* FILE: what storage nodes write; its pages hold it */
+	struct rpc_mem *mem; /* FILE: what storage nodes write, its pages hold it; LENT: read */
+	uint32_t proc;       /* pool.lock: whose it is, from CHANGING to LENT until it is ANON */
+	/* atomic: (number << 32 | key), by which its processor reads it while it is LENT; or 0 */
+	uint64_t place;
 };
 
 /* Done by the instance for its pool. */
@@ -71,6 +84,15 @@ struct pool_ops {
 	void (*empty)(void *arg, struct mpage *first, uint64_t nr);
 	/* The page of a file that would be given up next; it may be gone. NULL: there is none. */
 	struct mpage *(*oldest)(void *arg);
+	/* Optional: @e->proc may read @e from now on, by *@key, which is not 0.  Sleeps. */
+	int (*lend)(void *arg, struct extent *e, uint32_t *key) __must_check;
+	/* It may not any more.  Sleeps. */
+	void (*take_back)(void *arg, struct extent *e);
+	/*
+	 * Have @proc forget its places in extent number @number, with @below in all with lower
+	 * numbers as well. 0: it has. Sleeps, for a second at most.
+	 */
+	int (*revoke)(void *arg, uint32_t proc, uint32_t number, bool below) __must_check;
 };
 
 enum extent_result {
@@ -98,6 +120,8 @@ struct extent *extent_of(const struct pool *pool, const struct mpage *page);
 
 /* Take a free frame for a page of a program (@file: of a file); NULL: there is none for it. */
 struct mpage *extent_take_locked(struct pool *pool, bool file);
+/* The same from an extent that is lent to the processor of @account. */
+struct mpage *extent_take_lent_locked(struct pool *pool, struct pool_account *account);
 /* @page is free again. */
 void extent_give_locked(struct pool *pool, struct mpage *page);
 /* Is there a dirty frame to be zeroed, and one to spare while it is? */
@@ -111,6 +135,15 @@ bool extents_want_change(struct pool *pool);
 bool extents_want_change_locked(const struct pool *pool);
 /* One change towards @need (NULL: what the pool keeps ahead).  Sleeps if the ops do. */
 enum extent_result extents_change(struct pool *pool, const struct extent_need *need);
+/*
+ * Take all extents back that are lent to @proc, before pages of it go that it has not given up:
+ * their frames may get other contents then.  With @tell it forgets its places first. Sleeps.
+ */
+void extents_recall(struct pool *pool, uint32_t proc, bool tell);
+/*
+ * The next extents_change() takes all extents back.  Where a thread does that it is woken.
+ */
+void extents_recall_all(struct pool *pool);
 /*
  * For how many ns extents_change() has tried in vain to empty an extent for programs, as pages of
  * all were in use. 0: one was emptied since, or nobody has tried of late. Any context but

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Extents: any operations on a pool, in the order of a random generator, beside a model that knows
- * which frames storage nodes may write.
+ * which frames storage nodes may write, and which processors may read.
  *
  * The model checks after each step: a frame of a program is never writable, one of
- * a file that is held is; a credit always gets a frame; what is open, free and in use adds up; when
+ * a file that is held is; a frame that a processor may read holds a page of its own or nothing, and
+ * was cleared before it might; a place that it was told is the page's, until it was told to forget
+ * it; a credit always gets a frame; what is open, lent, free and in use adds up; when
  * programs find no frame, extents_change() makes them one unless files have only what is theirs.
  */
 #include "extent.h"
@@ -23,6 +25,8 @@
 #define FRAMES   (FRAMES_0 + FRAMES_1)
 #define FILE_MIN 48u
 #define PROC     7u
+#define OTHER    9u
+#define NUMBERS  65536u
 #define STEPS    30000u
 #define PHASE    2500u
 #define PADDR_0  0x40000000ull
@@ -33,6 +37,7 @@ struct model {
 	struct prng rng;
 	struct pool pool;
 	struct mpage *anon[FRAMES];
+	uint32_t proc[FRAMES];      /* ... whose it is */
 	struct mpage *file[FRAMES]; /* the cache's; FIFO */
 	bool reading[FRAMES];       /* ... storage still owes it */
 	bool pinned[FRAMES];        /* ... somebody sends it: it cannot be given up */
@@ -42,6 +47,12 @@ struct model {
 	uint32_t nr_writable;
 	bool fail_open;
 	uint32_t nr_opened, nr_closed, nr_failed, nr_stuck, nr_instead;
+	/* what is lent */
+	bool deaf;               /* processors do not answer */
+	uint32_t reader[FRAMES]; /* the processor that may read it; 0: none */
+	bool unheard[OTHER + 1]; /* one has not said that it has forgotten a place */
+	bool forgotten[NUMBERS]; /* by the number of an extent */
+	uint32_t keys, nr_lent, nr_back, nr_silent, nr_placed, nr_moved;
 };
 
 static struct model model;
@@ -141,12 +152,72 @@ static struct mpage *model_oldest(void *arg)
 	return NULL;
 }
 
+static int model_lend(void *arg, struct extent *e, uint32_t *key)
+{
+	struct model *m = arg;
+	const uint32_t first = number(&m->pool, e->first);
+	const uint8_t *bytes = mpage_virt(&m->pool, e->first);
+
+	if (m->fail_open && prng_below(&m->rng, 2)) {
+		m->nr_failed++;
+		return -ENOSPC;
+	}
+	EXPECT_TRUE(m->t, e->proc == PROC || e->proc == OTHER);
+	EXPECT_FALSE(m->t, m->unheard[e->proc]);
+	for (uint32_t i = first; i < first + e->nr_pages; i++) {
+		EXPECT_EQ(m->t, m->reader[i], 0);
+		EXPECT_FALSE(m->t, m->writable[i]);
+		m->reader[i] = e->proc;
+	}
+	for (uint32_t i = 0; i < e->nr_pages * PAGE_SIZE; i++)
+		if (bytes[i])
+			EXPECT_EQ(m->t, bytes[i], 0);
+	*key = ++m->keys;
+	m->nr_lent++;
+	return 0;
+}
+
+static void model_take_back(void *arg, struct extent *e)
+{
+	struct model *m = arg;
+	const uint32_t first = number(&m->pool, e->first);
+
+	for (uint32_t i = first; i < first + e->nr_pages; i++) {
+		EXPECT_NE(m->t, m->reader[i], 0);
+		m->reader[i] = 0;
+	}
+	EXPECT_EQ(m->t, e->place, 0);
+	m->nr_back++;
+}
+
+static int model_revoke(void *arg, uint32_t proc, uint32_t extent, bool below)
+{
+	struct model *m = arg;
+
+	EXPECT_TRUE(m->t, extent > 0 && extent < NUMBERS);
+	if (m->deaf) {
+		m->unheard[proc] = true;
+		m->nr_silent++;
+		return -ETIMEDOUT;
+	}
+	if (below) {
+		m->unheard[proc] = false;
+	} else {
+		EXPECT_FALSE(m->t, m->forgotten[extent]); /* there is one of that number */
+		m->forgotten[extent] = true;
+	}
+	return 0;
+}
+
 static const struct pool_ops model_ops = {
 	.reclaim = model_reclaim,
 	.open = model_open,
 	.close = model_close,
 	.empty = model_empty,
 	.oldest = model_oldest,
+	.lend = model_lend,
+	.take_back = model_take_back,
+	.revoke = model_revoke,
 };
 
 static void take_file(struct model *m)
@@ -160,6 +231,13 @@ static void take_file(struct model *m)
 	m->file[m->nr_file++] = page;
 }
 
+static void add_anon(struct model *m, struct mpage *page, uint32_t proc)
+{
+	memset(mpage_virt(&m->pool, page), 0xa5, PAGE_SIZE);
+	m->proc[m->nr_anon] = proc;
+	m->anon[m->nr_anon++] = page;
+}
+
 /* A credit is worth a frame, whatever files have; else there may be none for the moment. */
 static void take_anon(struct model *m, uint32_t proc)
 {
@@ -171,7 +249,24 @@ static void take_anon(struct model *m, uint32_t proc)
 	EXPECT_EQ(m->t, credit, must);
 	EXPECT_TRUE(m->t, page || !must);
 	if (page)
-		m->anon[m->nr_anon++] = page;
+		add_anon(m, page, proc);
+}
+
+/* New content of a page that is here goes where its processor may read it, if it can. */
+static void write_again(struct model *m)
+{
+	const uint32_t i = m->nr_anon ? (uint32_t)prng_below(&m->rng, m->nr_anon) : 0;
+	struct mpage *fresh;
+
+	if (!m->nr_anon || !m->proc[i])
+		return;
+	fresh = pool_alloc_readable(&m->pool, m->proc[i], m->anon[i]);
+	if (!fresh)
+		return;
+	EXPECT_NE(m->t, mpage_place(&m->pool, fresh, m->proc[i]).extent, 0);
+	m->nr_moved++;
+	mpage_put(&m->pool, m->anon[i]);
+	m->anon[i] = fresh;
 }
 
 static void read_end(struct model *m, uint32_t i)
@@ -206,6 +301,7 @@ static void put_anon(struct model *m)
 		return;
 	mpage_put(&m->pool, m->anon[i]);
 	m->anon[i] = m->anon[--m->nr_anon];
+	m->proc[i] = m->proc[m->nr_anon];
 }
 
 static void account(struct model *m)
@@ -217,7 +313,8 @@ static void account(struct model *m)
 
 	switch (prng_below(&m->rng, 4)) {
 	case 0:
-		(void)pool_grant(&m->pool, PROC, (uint32_t)prng_below(&m->rng, 60), false, &had);
+		(void)pool_grant(&m->pool, prng_below(&m->rng, 4) ? PROC : OTHER,
+				 (uint32_t)prng_below(&m->rng, 60), false, &had);
 		break;
 	case 1:
 		(void)pool_revoke(&m->pool, PROC, (uint32_t)prng_below(&m->rng, 60));
@@ -246,6 +343,55 @@ static void instead(struct model *m)
 	m->nr_instead++;
 }
 
+/* A processor may read its own pages, and is told where just when it may. */
+static void check_anon(struct model *m, const struct mpage *page, uint32_t proc)
+{
+	const uint32_t at = number(&m->pool, page);
+	const struct pm_place place = mpage_place(&m->pool, page, proc);
+	const struct extent *e = extent_of(&m->pool, page);
+
+	EXPECT_FALSE(m->t, m->writable[at]);
+	EXPECT_TRUE(m->t, !m->reader[at] || m->reader[at] == proc);
+	EXPECT_EQ(m->t, place.extent != 0, m->reader[at] != 0);
+	if (!place.extent)
+		return;
+	EXPECT_EQ(m->t, &e->first[place.frame], page);
+	EXPECT_FALSE(m->t, m->forgotten[place.extent]);
+	EXPECT_NE(m->t, place.rkey, 0);
+	EXPECT_EQ(m->t, mpage_place(&m->pool, page, proc + 1).extent, 0);
+	m->nr_placed++;
+}
+
+/* Both sides of the account of what is lent; credits do not count what is free in it. */
+static void check_lent(struct model *m, const struct pool_stats *s)
+{
+	uint64_t readable = 0, in_use = 0, of[2] = { 0 };
+
+	for (uint32_t i = 0; i < FRAMES; i++) {
+		readable += m->reader[i] != 0;
+		of[0] += m->reader[i] == PROC;
+		of[1] += m->reader[i] == OTHER;
+	}
+	for (uint32_t i = 0; i < m->nr_anon; i++) {
+		const uint32_t reader = m->reader[number(&m->pool, m->anon[i])];
+
+		in_use += reader != 0;
+		of[0] -= reader == PROC;
+		of[1] -= reader == OTHER;
+	}
+	EXPECT_EQ(m->t, s->lent_frames, readable);
+	EXPECT_EQ(m->t, s->lent_free, readable - in_use);
+	EXPECT_EQ(m->t, s->lent_free, of[0] + of[1]);
+	spin_lock(&m->pool.lock);
+	EXPECT_EQ(m->t, m->pool.capacity, FRAMES - s->file_extents - s->lent_free);
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct pool_account *a = pool_account_locked(&m->pool, i ? OTHER : PROC);
+
+		EXPECT_EQ(m->t, a ? a->lent_free : 0, of[i]);
+	}
+	spin_unlock(&m->pool.lock);
+}
+
 static void check(struct model *m)
 {
 	struct pool_stats s;
@@ -258,7 +404,8 @@ static void check(struct model *m)
 	EXPECT_LE(m->t, s.used + s.reserved + s.file_extents, FRAMES);
 	EXPECT_LE(m->t, s.used + s.reserved, s.programs + 1);
 	for (uint32_t i = 0; i < m->nr_anon; i++)
-		EXPECT_FALSE(m->t, m->writable[number(&m->pool, m->anon[i])]);
+		check_anon(m, m->anon[i], m->proc[i]);
+	check_lent(m, &s);
 	for (uint32_t i = 0; i < m->nr_file; i++)
 		EXPECT_TRUE(m->t, m->writable[number(&m->pool, m->file[i])]);
 }
@@ -282,6 +429,7 @@ static void all_can_be_had(struct model *m)
 		drop_file(m, 0);
 	}
 	(void)pool_revoke(&m->pool, PROC, UINT32_MAX);
+	(void)pool_revoke(&m->pool, OTHER, UINT32_MAX);
 	change_all(m);
 	for (uint32_t i = 0; i < 2 * FRAMES; i++) {
 		take_file(m);
@@ -323,7 +471,7 @@ static void step(struct model *m, bool grows)
 			break;
 		fallthrough;
 	case 4:
-		take_anon(m, prng_below(&m->rng, 2) ? PROC : 0);
+		take_anon(m, (uint32_t[]){ PROC, PROC, OTHER, 0 }[prng_below(&m->rng, 4)]);
 		break;
 	case 5:
 	case 6:
@@ -340,8 +488,14 @@ static void step(struct model *m, bool grows)
 		account(m);
 		break;
 	case 10:
+		write_again(m);
 		if (!prng_below(&m->rng, 8))
 			instead(m);
+		if (!prng_below(&m->rng, 64))
+			extents_recall(&m->pool, PROC, true); /* a vRegion goes */
+		if (!prng_below(&m->rng, 64))
+			extents_recall_all(&m->pool);
+		m->deaf = !prng_below(&m->rng, 3);
 		break;
 	default:
 		if (m->pool.has_changer)
@@ -377,7 +531,8 @@ static void stop(struct model *m)
 	pool_destroy(&m->pool);
 }
 
-static void run_random(struct ktest *t, uint64_t seed, bool has_changer, bool fail_open)
+/* @lends: files get no extent ahead of need, so that there are some to lend. */
+static void run_random(struct ktest *t, uint64_t seed, bool has_changer, bool fail_open, bool lends)
 {
 	uint8_t *arena = lib_alloc(FRAMES * PAGE_SIZE);
 	struct model *m = &model;
@@ -387,18 +542,31 @@ static void run_random(struct ktest *t, uint64_t seed, bool has_changer, bool fa
 	m->fail_open = fail_open;
 	m->pool.has_changer = has_changer;
 	if (has_changer)
-		m->pool.ahead = (struct extent_need){ m->pool.slack + SIZE, SIZE };
+		m->pool.ahead = (struct extent_need){ m->pool.slack + (lends ? 1 : SIZE),
+						      lends ? 0 : SIZE };
 	for (uint32_t i = 0; i < STEPS && !t->nr_failed; i++) {
 		step(m, i / PHASE % 2);
+		/* Programs end, and the next find extents of no use. */
+		while (lends && !(i % 500) && m->nr_anon)
+			put_anon(m);
 		check(m);
 	}
-	EXPECT_GT(t, m->nr_opened, 10);
-	EXPECT_GT(t, m->nr_closed, 10);
 	EXPECT_GT(t, m->nr_instead, 10);
 	EXPECT_EQ(t, m->nr_failed > 0, fail_open);
-	if (has_changer)
+	if (!lends) {
+		EXPECT_GT(t, m->nr_opened, 10);
+		EXPECT_GT(t, m->nr_closed, 10);
+	}
+	if (has_changer && !lends)
 		EXPECT_GT(t, m->nr_stuck, 10);
-	m->fail_open = false;
+	if (lends) {
+		EXPECT_GT(t, m->nr_lent, 10);
+		EXPECT_GT(t, m->nr_back, 10);
+		EXPECT_GT(t, m->nr_silent, 3);
+		EXPECT_GT(t, m->nr_placed, 1000);
+		EXPECT_GT(t, m->nr_moved, 10);
+	}
+	m->fail_open = m->deaf = false;
 	if (m->instead)
 		instead(m);
 	all_can_be_had(m);
@@ -408,18 +576,24 @@ static void run_random(struct ktest *t, uint64_t seed, bool has_changer, bool fa
 
 static void programs_frames_are_never_writable(struct ktest *t)
 {
-	run_random(t, 20261124, true, false);
+	run_random(t, 20261124, true, false, false);
 }
 
 static void also_where_the_taker_changes_them(struct ktest *t)
 {
 	for (uint64_t seed = 1; seed <= 8 && !t->nr_failed; seed++)
-		run_random(t, seed, false, false);
+		run_random(t, seed, false, false, false);
 }
 
 static void also_when_regions_cannot_be_made(struct ktest *t)
 {
-	run_random(t, 20261126, true, true);
+	run_random(t, 20261126, true, true, false);
+}
+
+static void a_processor_reads_its_own_frames_alone(struct ktest *t)
+{
+	for (uint64_t seed = 1; seed <= 4 && !t->nr_failed; seed++)
+		run_random(t, seed, true, seed == 4, true);
 }
 
 /* Credits wait for no file: neither for a page that storage owes, nor for one that is sent. */
@@ -467,6 +641,7 @@ static const struct ktest_case cases[] = {
 	KTEST(programs_frames_are_never_writable),
 	KTEST(also_where_the_taker_changes_them),
 	KTEST(also_when_regions_cannot_be_made),
+	KTEST(a_processor_reads_its_own_frames_alone),
 	KTEST(a_credit_has_its_frame),
 	KTEST(sizes_fit_the_pool),
 	{ 0 },

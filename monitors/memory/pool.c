@@ -78,6 +78,7 @@ int pool_init(struct pool *pool, const struct pool_run *runs, size_t nr_runs, ui
 	divide(pool, file_min, extent_pages);
 	lock_not_needed(&pool->lock, "no other thread knows the pool yet");
 	pool->policy = *policy;
+	pool->next_number = 1;
 	return 0;
 
 out_destroy:
@@ -156,17 +157,29 @@ static uint64_t anon_left_locked(const struct pool *pool) __must_hold(&pool->loc
 	return left_locked(pool, MIN(anon_limit(pool), pool->capacity - MIN(pool->capacity, keep)));
 }
 
-/* A frame for a page of a program, which has been accounted for. */
-static struct mpage *anon_take_locked(struct pool *pool) __must_hold(&pool->lock)
+/* A frame for a page of a program, which has been accounted for: one of @account's if it can be. */
+static struct mpage *anon_take_locked(struct pool *pool, struct pool_account *account)
+	__must_hold(&pool->lock)
 {
-	struct mpage *page;
+	struct mpage *page = account ? extent_take_lent_locked(pool, account) : NULL;
 
 	assert_spin_held(&pool->lock);
 	pool->used++;
 	accounts_check_locked(pool);
-	page = extent_take_locked(pool, false);
+	if (!page)
+		page = extent_take_locked(pool, false);
 	BUG_ON(!page);
 	return page;
+}
+
+/* @proc writes a page back: does it find a frame that it may read?  Else it may get an extent. */
+static void note_wanted_locked(struct pool *pool, uint32_t proc, const struct pool_account *account)
+	__must_hold(&pool->lock)
+{
+	assert_spin_held(&pool->lock);
+	if (pool->has_changer && account && list_empty(&account->lent) && pool->ops &&
+	    pool->ops->lend)
+		pool->wants_extent = proc;
 }
 
 static void page_begin(struct mpage *page, enum mpage_kind kind)
@@ -214,8 +227,7 @@ static bool change_now(struct pool *pool, uint64_t anon, uint64_t file)
 	return result == EXTENTS_CHANGED;
 }
 
-static struct pool_account *account_locked(struct pool *pool, uint32_t proc)
-	__must_hold(&pool->lock)
+struct pool_account *pool_account_locked(struct pool *pool, uint32_t proc) __must_hold(&pool->lock)
 {
 	struct pool_account *block;
 
@@ -234,14 +246,16 @@ static struct mpage *alloc_anon(struct pool *pool, uint32_t proc, bool *used_cre
 
 	*used_credit = false;
 	spin_lock(&pool->lock);
-	account = proc ? account_locked(pool, proc) : NULL;
+	account = proc ? pool_account_locked(pool, proc) : NULL;
 	if (account && account->credits) {
 		account->credits--;
 		pool->reserved--;
 		*used_credit = true;
 	}
-	if (*used_credit || anon_left_locked(pool))
-		page = anon_take_locked(pool);
+	note_wanted_locked(pool, proc, account);
+	if (*used_credit || anon_left_locked(pool) ||
+	    (account && account->lent_free && left_locked(pool, anon_limit(pool))))
+		page = anon_take_locked(pool, account);
 	kicks = kicks_locked(pool);
 	spin_unlock(&pool->lock);
 	if (page)
@@ -310,7 +324,7 @@ static struct mpage *alloc_instead(struct pool *pool)
 
 	spin_lock(&pool->lock);
 	if (left_locked(pool, MIN(pool->total - pool->file_floor, pool->capacity - pool->zeroing)))
-		page = anon_take_locked(pool);
+		page = anon_take_locked(pool, NULL);
 	kicks = kicks_locked(pool);
 	spin_unlock(&pool->lock);
 	if (page)
@@ -327,6 +341,39 @@ struct mpage *pool_alloc_instead(struct pool *pool)
 		page = alloc_instead(pool);
 	while (!page && change_now(pool, 1, 0));
 	return page;
+}
+
+struct mpage *pool_alloc_readable(struct pool *pool, uint32_t proc, const struct mpage *page)
+{
+	struct pool_account *account;
+	struct mpage *fresh = NULL;
+	struct kicks kicks;
+
+	if (!pool_may_move(pool, proc, page))
+		return NULL;
+	spin_lock(&pool->lock);
+	account = pool_account_locked(pool, proc);
+	note_wanted_locked(pool, proc, account);
+	if (account && account->lent_free && left_locked(pool, pool->total - pool->file_floor))
+		fresh = anon_take_locked(pool, account);
+	kicks = kicks_locked(pool);
+	spin_unlock(&pool->lock);
+	if (fresh)
+		page_begin(fresh, MPAGE_ANON);
+	kick(pool, kicks);
+	return fresh;
+}
+
+struct pm_place mpage_place(const struct pool *pool, const struct mpage *page, uint32_t proc)
+{
+	const struct extent *e = extent_of(pool, page);
+	const uint64_t place = __atomic_load_n(&e->place, __ATOMIC_ACQUIRE);
+
+	if (!place || READ_ONCE(e->proc) != proc)
+		return (struct pm_place){ 0 };
+	return (struct pm_place){ .extent = (uint32_t)(place >> 32),
+				  .rkey = (uint32_t)place,
+				  .frame = (uint32_t)(page - e->first) };
 }
 
 void mpage_get(struct mpage *page)
@@ -394,6 +441,8 @@ static int account_make(struct pool *pool, uint32_t proc)
 
 	if (!block)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < CREDIT_BLOCK; i++)
+		list_init(&block[i].lent);
 	spin_lock(&pool->lock);
 	slot = &pool->accounts[proc / CREDIT_BLOCK];
 	if (!*slot) {
@@ -412,13 +461,13 @@ static struct pool_account *account_get_locked(struct pool *pool, uint32_t proc)
 	struct pool_account *account;
 
 	assert_spin_held(&pool->lock);
-	account = account_locked(pool, proc);
+	account = pool_account_locked(pool, proc);
 	if (account || !proc || proc > PROTO_NODE_MAX)
 		return account;
 	spin_unlock(&pool->lock);
 	(void)account_make(pool, proc);
 	spin_lock(&pool->lock);
-	return account_locked(pool, proc);
+	return pool_account_locked(pool, proc);
 }
 
 /*
@@ -510,7 +559,7 @@ uint32_t pool_revoke(struct pool *pool, uint32_t proc, uint32_t nr)
 	struct pool_account *account;
 
 	spin_lock(&pool->lock);
-	account = account_locked(pool, proc);
+	account = pool_account_locked(pool, proc);
 	nr = account ? MIN(nr, account->credits) : 0;
 	if (nr)
 		credits_drop_locked(pool, account, nr);
@@ -572,10 +621,11 @@ static void account_clear(struct pool *pool, uint32_t proc)
 	struct pool_account *account;
 
 	spin_lock(&pool->lock);
-	account = account_locked(pool, proc);
+	account = pool_account_locked(pool, proc);
 	if (account) {
 		credits_drop_locked(pool, account, account->credits);
 		account->report = 0;
+		account->unheard = false; /* its next life knows no place */
 	}
 	spin_unlock(&pool->lock);
 }
@@ -612,7 +662,7 @@ uint32_t pool_next_creditor(struct pool *pool, uint32_t proc)
 
 	spin_lock(&pool->lock);
 	for (; proc <= PROTO_NODE_MAX && !found; proc++) {
-		const struct pool_account *account = account_locked(pool, proc);
+		const struct pool_account *account = pool_account_locked(pool, proc);
 
 		if (!account)
 			proc |= CREDIT_BLOCK - 1; /* nobody of this block */
@@ -629,7 +679,7 @@ uint32_t pool_credits(struct pool *pool, uint32_t proc)
 	uint32_t nr;
 
 	spin_lock(&pool->lock);
-	account = account_locked(pool, proc);
+	account = pool_account_locked(pool, proc);
 	nr = account ? account->credits : 0;
 	spin_unlock(&pool->lock);
 	return nr;
@@ -660,7 +710,7 @@ int pool_charge_stranger(struct pool *pool, uint32_t proc, uint64_t bytes,
 	spin_lock(&pool->lock);
 	account = account_get_locked(pool, proc);
 	for (uint32_t p = 0; account && p <= PROTO_NODE_MAX; p++) {
-		const struct pool_account *a = account_locked(pool, p);
+		const struct pool_account *a = pool_account_locked(pool, p);
 
 		if (!a)
 			p |= CREDIT_BLOCK - 1; /* nobody of this block */
@@ -680,7 +730,7 @@ void pool_charge_more(struct pool *pool, uint32_t proc, uint64_t bytes)
 	struct pool_account *account;
 
 	spin_lock(&pool->lock);
-	account = account_locked(pool, proc);
+	account = pool_account_locked(pool, proc);
 	ASSERT(account);
 	account->kernel_bytes += bytes;
 	spin_unlock(&pool->lock);
@@ -691,7 +741,7 @@ void pool_uncharge_kernel(struct pool *pool, uint32_t proc, uint64_t bytes)
 	struct pool_account *account;
 
 	spin_lock(&pool->lock);
-	account = account_locked(pool, proc);
+	account = pool_account_locked(pool, proc);
 	ASSERT(account && account->kernel_bytes >= bytes);
 	account->kernel_bytes -= bytes;
 	spin_unlock(&pool->lock);
@@ -703,7 +753,7 @@ uint64_t pool_kernel_bytes(struct pool *pool, uint32_t proc)
 	uint64_t bytes;
 
 	spin_lock(&pool->lock);
-	account = account_locked(pool, proc);
+	account = pool_account_locked(pool, proc);
 	bytes = account ? account->kernel_bytes : 0;
 	spin_unlock(&pool->lock);
 	return bytes;
@@ -794,6 +844,10 @@ void pool_stats(struct pool *pool, struct pool_stats *out)
 	out->free_extents = pool->free_frames;
 	out->extents_opened = pool->extents_opened;
 	out->extents_closed = pool->extents_closed;
+	out->lent_frames = pool->lent_frames;
+	out->lent_free = pool->lent_free;
+	out->extents_lent = pool->extents_lent;
+	out->extents_taken_back = pool->extents_taken_back;
 	out->commit_limit = commit_limit(&pool->policy, anon_limit(pool));
 	spin_unlock(&pool->lock);
 }

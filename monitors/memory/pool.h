@@ -73,12 +73,20 @@ struct pool {
 	uint64_t nr_extents;   /* const after init */
 	struct extent *extents;
 	struct list_head extent_lists[EXTENT_USES] __guarded_by(&lock);
-	uint64_t capacity __guarded_by(&lock);    /* frames in FREE and ANON extents */
-	uint64_t free_frames __guarded_by(&lock); /* frames in FREE extents */
-	uint64_t file_frames __guarded_by(&lock); /* frames in FILE extents */
-	uint64_t file_free __guarded_by(&lock);   /* ... of these free */
+	uint64_t capacity __guarded_by(&lock);     /* frames in FREE and ANON extents */
+	uint64_t free_frames __guarded_by(&lock);  /* frames in FREE extents */
+	uint64_t file_frames __guarded_by(&lock);  /* frames in FILE extents */
+	uint64_t file_free __guarded_by(&lock);    /* ... of these free */
+	uint64_t lent_free __guarded_by(&lock);    /* frames that are free in LENT extents */
+	uint64_t lent_frames __guarded_by(&lock);  /* frames of these */
+	uint32_t next_number __guarded_by(&lock);  /* of the extent that is lent next; 0: none is */
+	uint32_t wants_extent __guarded_by(&lock); /* the processor that found none of its; or 0 */
+	uint64_t lend_after_ns __guarded_by(&lock); /* none was to be had, or is to be had yet */
+	bool recall_all __guarded_by(&lock);
 	uint64_t extents_opened __guarded_by(&lock);
 	uint64_t extents_closed __guarded_by(&lock);
+	uint64_t extents_lent __guarded_by(&lock);
+	uint64_t extents_taken_back __guarded_by(&lock);
 	/* Since when, and when last, no extent could be emptied for programs; 0: one was. */
 	uint64_t stuck_since_ns __guarded_by(&lock);
 	uint64_t stuck_at_ns __guarded_by(&lock);
@@ -114,6 +122,8 @@ struct pool_stats {
 	uint64_t commit_limit;               /* pages */
 	uint64_t file_extents, free_extents; /* frames in extents of files, in those of no use */
 	uint64_t extents_opened, extents_closed;
+	uint64_t lent_frames, lent_free; /* frames in extents that processors may read */
+	uint64_t extents_lent, extents_taken_back;
 };
 
 /*
@@ -143,6 +153,18 @@ struct mpage *pool_alloc_anon(struct pool *pool, uint32_t proc, bool *used_credi
  */
 struct mpage *pool_alloc_instead(struct pool *pool);
 /*
+ * Should new content of @page, which @proc has sent, go to another frame, as that processor may
+ * read it there?  Then such a frame, to be used as one of pool_alloc_instead(); else NULL.
+ */
+static inline bool pool_may_move(const struct pool *pool, uint32_t proc, const struct mpage *page)
+{
+	return proc && pool->ops && pool->ops->lend &&
+	       !__atomic_load_n(&extent_of(pool, page)->place, __ATOMIC_RELAXED);
+}
+struct mpage *pool_alloc_readable(struct pool *pool, uint32_t proc, const struct mpage *page);
+/* Where @proc may read @page, which is held, by itself; all 0: nowhere. */
+struct pm_place mpage_place(const struct pool *pool, const struct mpage *page, uint32_t proc);
+/*
  * A frame for a file's page that is to be read, or NULL: programs' frames are not lent to reads, as
  * storage may take its time. @may_reclaim: another file page may be given up for it.
  */
@@ -161,6 +183,10 @@ uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget);
 
 /* The account of one processor. */
 struct pool_account {
+	struct list_head lent; /* LENT extents with free frames */
+	uint64_t lent_free;    /* free frames in them */
+	/* Its last word about a place that it was to forget did not come: it gets no extent yet. */
+	bool unheard;
 	uint32_t credits;
 	uint64_t report;       /* the last one that came */
 	uint64_t beyond_ns;    /* when it may have frames beyond its share again */
@@ -211,6 +237,9 @@ void pool_charge_more(struct pool *pool, uint32_t proc, uint64_t bytes);
 void pool_uncharge_kernel(struct pool *pool, uint32_t proc, uint64_t bytes);
 /* For tests. */
 uint64_t pool_kernel_bytes(struct pool *pool, uint32_t proc);
+
+/* With pool.lock held: the account of @proc, or NULL. */
+struct pool_account *pool_account_locked(struct pool *pool, uint32_t proc) __must_hold(&pool->lock);
 
 /* Frames that programs could still get, if need be from pages of files. */
 uint64_t pool_room(struct pool *pool);
