@@ -153,12 +153,37 @@ static void close_extent(void *arg, struct extent *e)
 	e->mem = NULL;
 }
 
+/* A peer that is no member any more gets no key, and no extent. */
+static int lend_extent(void *arg, struct extent *e, uint32_t *key)
+{
+	struct rpc_mem *mem =
+		rpc_mem_register_read(e->paddr, (uint64_t)e->nr_pages * PAGE_SIZE, e->proc);
+
+	if (IS_ERR(mem))
+		return (int)PTR_ERR(mem);
+	*key = rpc_mem_rkey(mem, e->proc);
+	if (!*key) {
+		rpc_mem_unregister(mem);
+		return -EHOSTDOWN;
+	}
+	e->mem = mem;
+	return 0;
+}
+
+static int revoke_places(void *arg, uint32_t proc, uint32_t number, bool below)
+{
+	return memory_revoke(arg, proc, number, below);
+}
+
 static const struct pool_ops node_pool_ops = {
 	.reclaim = reclaim_file_page,
 	.open = open_extent,
 	.close = close_extent,
 	.empty = empty_extent,
 	.oldest = oldest_file_page,
+	.lend = lend_extent,
+	.take_back = close_extent,
+	.revoke = revoke_places,
 };
 
 /*

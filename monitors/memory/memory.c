@@ -11,6 +11,7 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <managers/policy.h>
+#include <proto/mp.h>
 
 int memory_init(struct memory *m, const struct memory_config *cfg)
 {
@@ -103,6 +104,8 @@ void memory_vnode_withdrawn(struct memory *m)
 	/* 0 is what a vRegion has that was never compared. */
 	while (!__atomic_add_fetch(&m->placements, 1, __ATOMIC_RELEASE))
 		;
+	/* Nor may it read pages by itself. Of whom they are is not looked at: that is rare. */
+	extents_recall_all(&m->pool);
 }
 
 static bool is_member(void *arg, uint32_t proc)
@@ -245,8 +248,22 @@ static bool matches_home(const struct owner_space *s, uint32_t node)
 void memory_processor_gone(struct memory *m, uint32_t proc)
 {
 	pool_fence(&m->pool, proc);
+	extents_recall(&m->pool, proc, false); /* before a frame of its is another's */
 	home_processor_gone(m, proc);
 	owner_destroy_matching(m, matches_processor, proc);
+}
+
+int memory_revoke(struct memory *m, uint32_t proc, uint32_t number, bool below)
+{
+	const struct mp_revoke_req req = { .extent = number, .flags = below ? MP_REVOKE_BELOW : 0 };
+	struct mp_revoke_req_wire w;
+	int err;
+
+	mp_revoke_req_encode(&req, &w);
+	err = m->net->call(m, proc, MP_REVOKE, &w, sizeof(w), NULL, 0, NULL, 0);
+	if (err < 0 && err != -EHOSTDOWN)
+		STAT_INC(m, revokes_unheard);
+	return err < 0 && err != -EHOSTDOWN ? err : 0;
 }
 
 void memory_processor_joined(struct memory *m, uint32_t proc)

@@ -111,7 +111,8 @@ struct memory_stats {
 	uint64_t not_home;     /* a home's requests that came from another node */
 	uint64_t not_placed;   /* requests for a vNode that is not on their sender */
 	uint64_t not_sealed;   /* requests with a handle that no storage node made for its vNode */
-	uint64_t kernel_full;  /* spaces, vRegions, areas refused: a processor has had its part */
+	uint64_t revokes_unheard; /* MP_REVOKE that no answer came to in time */
+	uint64_t kernel_full; /* spaces, vRegions, areas refused: a processor has had its part */
 };
 
 union memory_reserve {
@@ -194,6 +195,11 @@ int memory_check_vnode(struct memory *m, uint32_t vnode, uint32_t node, bool may
 /* The same for a handle that @node names: a storage node made it for a vNode of @node's. */
 int memory_check_file(struct memory *m, const struct proto_file *file, uint32_t node, bool may_wait)
 	__must_check;
+/*
+ * Have @proc forget its places in an extent: struct pool_ops.revoke. 0: it has, or has left. Waits
+ * a second at most.
+ */
+int memory_revoke(struct memory *m, uint32_t proc, uint32_t number, bool below) __must_check;
 /* A processor has lost a vNode, and vnode_check() knows. */
 void memory_vnode_withdrawn(struct memory *m);
 /* Charge @proc with kernel memory here: pool_charge_kernel(). A refusal is counted. */

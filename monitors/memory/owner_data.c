@@ -94,14 +94,16 @@ static const uint8_t zero_page[PAGE_SIZE]; /* the data of a page of zeroes, whic
 /* --- store ----------------------------------------------------------------------------- */
 
 /*
- * Store a page that has come from @proc (0: from another owner) into @r, if it is in @state.
- * Errors as region_apply()'s. @completion NULL: wait until it is complete.
+ * Store a page that has come from @proc (0: from another owner) into @r, if it is in @state; then
+ * its place is in *@place, unless that is NULL. Errors as region_apply()'s. @completion NULL: wait
+ * until it is complete.
  */
 static int store_in(struct memory *m, struct region *r, enum region_state state, uint32_t proc,
 		    const struct pm_writeback_page *page, const void *data, bool may_sleep,
-		    struct region_completion *completion)
+		    struct pm_place *place, struct region_completion *completion)
 {
 	struct region_op op; /* not cleared: this is the write-back path */
+	int err;
 
 	op.change.kind = CHANGE_STORE;
 	op.change.store.vaddr = page->vaddr;
@@ -112,16 +114,20 @@ static int store_in(struct memory *m, struct region *r, enum region_state state,
 	op.from = REGION_IN(state);
 	op.may_sleep = may_sleep;
 	op.completion = completion;
-	return completion ? region_apply(m, r, &op) : region_apply_wait(m, r, &op);
+	err = completion ? region_apply(m, r, &op) : region_apply_wait(m, r, &op);
+	if (!err && place)
+		*place = op.place;
+	return err;
 }
 
 /*
- * Store a page that has come from @proc. -ESRCH the region is not known here; -EFAULT it is, and
- * nothing is mapped there; -EROFS; -EREMCHG; -ENOMEM; -EAGAIN (only unless @may_sleep).
+ * Store a page that has come from @proc, which may read it at *@place then. -ESRCH the region is
+ * not known here; -EFAULT it is, and nothing is mapped there; -EROFS; -EREMCHG; -ENOMEM; -EAGAIN
+ * (only unless @may_sleep).
  */
 static int store(struct memory *m, uint32_t proc, uint64_t aspace,
 		 const struct pm_writeback_page *page, const void *data, bool may_sleep,
-		 struct region_completion *completion)
+		 struct pm_place *place, struct region_completion *completion)
 {
 	struct pm_vregion redirect;
 	struct region *r;
@@ -131,7 +137,7 @@ static int store(struct memory *m, uint32_t proc, uint64_t aspace,
 		err = region_find(m, proc, aspace, page->vaddr, may_sleep, &r, &redirect);
 		if (err)
 			return err;
-		err = store_in(m, r, REGION_ACTIVE, proc, page, data, may_sleep, completion);
+		err = store_in(m, r, REGION_ACTIVE, proc, page, data, may_sleep, place, completion);
 		region_put(r);
 	} while (err == -EAGAIN && may_sleep);
 	if (!err) {
@@ -157,7 +163,7 @@ int owner_pages(struct memory *m, const struct mm_pages_req *req, const void *da
 		err = -ESTALE;
 		if (state == REGION_ACTIVE || state == REGION_ARRIVING)
 			err = store_in(m, r, state, 0, &req->pages[i],
-				       (const uint8_t *)data + i * PAGE_SIZE, true, NULL);
+				       (const uint8_t *)data + i * PAGE_SIZE, true, NULL, NULL);
 		region_put(r);
 	}
 	return err;
@@ -188,6 +194,7 @@ static int fetch_locked(struct memory *m, struct region *r, const struct pm_fetc
 	if (*page) {
 		mpage_get(*page);
 		rep->result = PM_FETCH_DATA;
+		rep->page = mpage_place(&m->pool, *page, r->proc);
 	} else {
 		rep->result = unwritten(&area->v, req->vaddr);
 	}
@@ -241,7 +248,7 @@ int owner_fetch(struct memory *m, uint32_t proc, const struct pm_fetch_req *req,
 		const struct pm_writeback_page victim = { req->victim_vaddr, req->victim_seq };
 
 		err = store(m, proc, req->victim_aspace, &victim, victim_data, may_sleep,
-			    completion);
+			    &rep->victim, completion);
 		if (err == -EAGAIN && *page) {
 			mpage_put(&m->pool, *page);
 			*page = NULL;
@@ -340,13 +347,14 @@ int owner_writeback(struct memory *m, uint32_t proc, const struct pm_writeback_r
 		return -EAGAIN;
 	for (uint32_t i = 0; i < req->nr_pages; i++) {
 		const bool zero = req->zeroes & (1u << i);
-		int *status = &rep->pages[i].status;
+		struct pm_stored *stored = &rep->pages[i];
+		int *status = &stored->status;
 
 		/*
 		 * Running this again is harmless: a page that is stored is not newer than itself.
 		 */
 		*status = store(m, proc, req->aspace, &req->pages[i], zero ? zero_page : next,
-				may_sleep && !is_short, completion);
+				may_sleep && !is_short, &stored->place, completion);
 		next += zero ? 0 : PAGE_SIZE;
 		if (*status == -EAGAIN && !may_sleep)
 			return -EAGAIN;

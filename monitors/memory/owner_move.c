@@ -350,6 +350,11 @@ int owner_vregion_move(struct memory *m, struct home_id home, const struct mm_vr
 	take = lib_zalloc(sizeof(*take));
 	err = take ? leave_begin(m, r, &req->vregion, &rep->pages) : -ENOMEM;
 	if (!err) {
+		/*
+		 * The frames will have other contents, and the processor would not know. A page
+		 * that it has written back elsewhere meanwhile it does not look for here.
+		 */
+		extents_recall(&m->pool, r->proc, true);
 		err = leave(m, r, req, take);
 		leave_done(m, r, err ? NULL : &req->vregion);
 		if (!err)

@@ -541,12 +541,14 @@ static void show_lost_credit(struct memory *m, const struct region_op *store)
 
 /*
  * A page that is being sent (pinned) is not written: the new content goes into another frame,
- * which takes its place.
+ * which takes its place. So does that of a page that its processor cannot read by itself, if
+ * there is a frame for it that it can.
  */
 static int apply_store(struct memory *m, struct region *r, struct region_op *op)
 {
 	struct region_change *c = &op->change;
 	struct mpage *page, *fresh = NULL, *replaced = NULL;
+	bool asked = false, readable = false; /* for such a frame; it is one */
 	int err;
 
 	if (unlikely(c->store.credit)) { /* a replay: the other node has used one up */
@@ -564,7 +566,14 @@ static int apply_store(struct memory *m, struct region *r, struct region_op *op)
 			STAT_INC(m, writeback_stale);
 			break;
 		}
-		if (page && __atomic_load_n(&page->refs, __ATOMIC_ACQUIRE) == 1) {
+		if (page && !asked && !fresh && pool_may_move(&m->pool, c->store.proc, page)) {
+			spin_unlock(&r->lock);
+			asked = true;
+			fresh = pool_alloc_readable(&m->pool, c->store.proc, page);
+			readable = fresh != NULL;
+			continue;
+		}
+		if (page && !readable && __atomic_load_n(&page->refs, __ATOMIC_ACQUIRE) == 1) {
 			memcpy(mpage_virt(&m->pool, page), c->store.data, PAGE_SIZE);
 			page->seq = c->store.seq;
 			break;
@@ -576,6 +585,7 @@ static int apply_store(struct memory *m, struct region *r, struct region_op *op)
 			memcpy(mpage_virt(&m->pool, fresh), c->store.data, PAGE_SIZE);
 			fresh->seq = c->store.seq;
 			page_insert_locked(m, r, fresh, c->store.vaddr);
+			page = fresh;
 			fresh = NULL;
 			break;
 		}
@@ -584,8 +594,10 @@ static int apply_store(struct memory *m, struct region *r, struct region_op *op)
 		if (!fresh)
 			return no_frame(m, c->store.proc, page != NULL, op->may_sleep);
 	}
-	if (!err)
+	if (!err) {
+		op->place = mpage_place(&m->pool, page, r->proc);
 		show(m, r, op);
+	}
 	spin_unlock(&r->lock);
 	if (unlikely(err && c->store.credit)) {
 		show_lost_credit(m, op);

@@ -173,9 +173,10 @@ struct region_op {
 	bool known;                    /* MAKE: of a space that is here already */
 	struct collapse_batch *batch;
 	uint32_t hold; /* ACCOUNT with a report: credits that @proc says it has; result: has now */
-	uint64_t report; /* result: ACCOUNT: the last one that came before the grant */
-	uint64_t pages;  /* result: UNMAP, DROP, MOVE_PAGE: how many */
-	uint64_t charge; /* result: CLONE */
+	uint64_t report;       /* result: ACCOUNT: the last one that came before the grant */
+	uint64_t pages;        /* result: UNMAP, DROP, MOVE_PAGE: how many */
+	uint64_t charge;       /* result: CLONE */
+	struct pm_place place; /* result: STORE: where the page is now, for its processor */
 };
 
 #define REGION_IN(state) (1u << (state))

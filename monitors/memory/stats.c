@@ -47,6 +47,10 @@ POOL_GAUGE(file_extents, "memory.extents.file", "frames in extents that storage 
 POOL_GAUGE(free_extents, "memory.extents.free", "frames in extents of no use yet");
 POOL_GAUGE(extents_opened, "memory.extents.opened", "extents that became regions of files");
 POOL_GAUGE(extents_closed, "memory.extents.closed", "extents that files gave back");
+POOL_GAUGE(lent_frames, "memory.extents.lent", "frames in extents that a processor may read");
+POOL_GAUGE(lent_free, "memory.extents.lent_free", "... that are free");
+POOL_GAUGE(extents_lent, "memory.extents.lends", "extents that a processor was let read");
+POOL_GAUGE(extents_taken_back, "memory.extents.recalls", "extents that were taken back");
 POOL_GAUGE(zero, "memory.frames_zeroed", "free frames that are zeroed");
 POOL_GAUGE(dirty, "memory.frames_dirty", "free frames that are not");
 POOL_GAUGE(reserved, "memory.frames_reserved", "frames that credits of processors stand for");
@@ -82,6 +86,8 @@ STAT_GAUGE(enomem, "memory.enomem", "requests refused for want of memory");
 STAT_GAUGE(relief_moves, "relief.moves", "vRegions handed over for want of frames");
 STAT_GAUGE(relief_revokes, "relief.revokes", "times that a processor lost its credits");
 STAT_GAUGE(relief_ends, "relief.ends", "programs ended for want of frames");
+STAT_GAUGE(revokes_unheard, "memory.revokes_unheard",
+	   "places that a processor did not say that it has forgotten");
 STAT_GAUGE(grants, "memory.grants", "frames granted on request");
 STAT_GAUGE(bad_requests, "memory.bad_requests", "malformed requests");
 STAT_GAUGE(not_home, "memory.not_home", "requests of a home that came from another memory node");

@@ -134,6 +134,7 @@ static uint64_t time_for(uint16_t opcode)
 	switch (opcode) {
 	case MP_OOM: /* a processor that does not answer keeps no other from being asked */
 		return OOM_WAIT_NS;
+	case MP_REVOKE: /* the region is revoked whatever it says */
 	case PM_MEMINFO:
 	case PM_COMMIT:
 		return ASK_WAIT_NS;

@@ -89,6 +89,15 @@ static int storage_lookup(struct fake *f, const void *body, uint32_t len, void *
 	return -ENOENT;
 }
 
+static int fake_revoke(struct fake *f, uint32_t proc, const void *body, uint32_t len)
+{
+	if (mp_revoke_req_decode(body, len, &f->revoked))
+		abort();
+	f->nr_revokes++;
+	f->revoked_by = proc;
+	return f->revoke_error;
+}
+
 static int fake_call(struct memory *m, uint32_t peer, uint16_t opcode, const void *body,
 		     uint32_t body_len, struct mpage *const *bulk, uint32_t nr_bulk, void *reply,
 		     uint32_t reply_max)
@@ -109,6 +118,8 @@ static int fake_call(struct memory *m, uint32_t peer, uint16_t opcode, const voi
 		return storage_lookup(f, body, body_len, reply, reply_max);
 	if (opcode == MP_OOM && f->oom)
 		return f->oom(f, peer, body, body_len, reply);
+	if (opcode == MP_REVOKE)
+		return fake_revoke(f, peer, body, body_len);
 	if (!to && !(peer == FAKE_STORAGE && is_fake_storage(opcode)))
 		return -EHOSTDOWN;
 	/* Exact copies, so that a sanitizer sees every byte read beyond the message. */
@@ -284,12 +295,29 @@ static struct mpage *fake_oldest(void *arg)
 	return page_cache_oldest(arg);
 }
 
+static int fake_lend(void *arg, struct extent *e, uint32_t *key)
+{
+	struct memory *m = arg;
+	struct fake *f = m->net_arg;
+
+	*key = ++f->nr_lent;
+	return 0;
+}
+
+static int fake_revoke_places(void *arg, uint32_t proc, uint32_t number, bool below)
+{
+	return memory_revoke(arg, proc, number, below);
+}
+
 static const struct pool_ops fake_ops = {
 	.reclaim = fake_reclaim,
 	.open = fake_open,
 	.close = fake_close,
 	.empty = fake_empty,
 	.oldest = fake_oldest,
+	.lend = fake_lend,
+	.take_back = fake_close,
+	.revoke = fake_revoke_places,
 };
 
 /* Pages travel without the RPC layer here: see fetch_at() and proc_writeback(). */

@@ -7,6 +7,7 @@
 
 #include <lib/prng.h>
 #include <lib/types.h>
+#include <proto/mp.h>
 
 #include "../../../monitors/memory/memory.h"
 
@@ -87,6 +88,11 @@ struct fake {
 	int read_refused;  /* MS_READ cannot be sent */
 	/* what processors answer to MP_OOM; NULL: they are down */
 	int (*oom)(struct fake *f, uint32_t proc, const void *body, uint32_t len, void *reply);
+	/* MP_REVOKE: the last one, to whom, how many, and what is answered */
+	struct mp_revoke_req revoked;
+	uint32_t revoked_by, nr_revokes;
+	int revoke_error;
+	uint32_t nr_lent;  /* extents, of all nodes */
 	uint64_t seq;      /* atomic: the processor's write-backs */
 	uint64_t nr_calls; /* atomic */
 	uint64_t nr_reads; /* atomic */
