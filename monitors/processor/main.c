@@ -12,8 +12,10 @@
 #include <processor/account/account.h>
 #include <processor/client/kept.h>
 #include <processor/client/names.h>
+#include <processor/client/revoke_server.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/file_dirty.h>
+#include <processor/excache/places.h>
 #include <processor/ipc/futex.h>
 #include <processor/mm/aspace.h>
 #include <processor/process/process.h>
@@ -72,6 +74,7 @@ static void member_gone(const struct node_info *node)
 {
 	if (node->role == NODE_ROLE_MEMORY) {
 		aspace_node_gone(node->id);
+		places_node_gone(node->id);
 		file_dirty_node_gone();
 	}
 	if (node->role == NODE_ROLE_PROCESSOR) {
@@ -114,7 +117,9 @@ static int serve(void)
 	err = oom_init();
 	if (err)
 		return err;
-	err = names_start();
+	err = revoke_serve(places_revoke);
+	if (!err)
+		err = names_start();
 	if (!err)
 		err = remote_init();
 	if (!err)

@@ -135,12 +135,14 @@ class Steps:
         assert self.program.exit.status == 0
 
 
+@pytest.mark.parametrize("onesided", ["on", pytest.param("off", marks=pytest.mark.long)])
 @by_shape(long="one-memory")
-def test_a_clean_miss_is_one_request_and_one_reply(pool, programs, shape):
+def test_a_clean_miss_is_one_read_or_one_request(pool, programs, shape, onesided):
     """Nothing is dirty and the heap is three times the cache: each page is fetched, and nothing
-    else.
+    else: by a read of its frame at the owner, or by a request and its reply.
     """
-    cluster = pool.get(*SMALL_CACHE, *shape, "--append", "processor:prefetch=off")
+    cluster = pool.get(*SMALL_CACHE, *shape, "--append",
+                       f"processor:prefetch=off excache.onesided={onesided}")  # fmt: skip
     steps = Steps(cluster, programs, 24)
     before = cluster.stats()
     for _ in range(2):
@@ -148,21 +150,27 @@ def test_a_clean_miss_is_one_request_and_one_reply(pool, programs, shape):
     after = cluster.stats()
     steps.end()
     fetches = delta(before, after, "p0", "excache.fetches")
+    reads = delta(before, after, "p0", "excache.reads_onesided")
+    asked = fetches - reads
     slack = 40 + fetches // 50  # heartbeats, and what else the nodes have to say meanwhile
     assert fetches >= 2 * 16 * MB // PAGE
+    assert delta(before, after, "p0", "excache.reads_fallback") == 0
+    assert reads >= fetches * 9 // 10 if onesided == "on" else reads == 0
+    assert reads == delta(before, after, "p0", "rpc.reads")
     assert delta(before, after, "p0", "excache.writebacks") <= slack
-    assert fetches <= delta(before, after, "p0", "rpc.requests") <= fetches + slack
-    assert fetches <= delta(before, after, "p0", "rpc.replies_received") <= fetches + slack
+    assert asked <= delta(before, after, "p0", "rpc.requests") <= asked + slack
+    assert asked <= delta(before, after, "p0", "rpc.replies_received") <= asked + slack
     nodes = [n for n in after if n[0] in "pm"]
     doorbells = sum(delta(before, after, n, "rpc.doorbells") for n in nodes)
-    assert doorbells <= 2 * (fetches + slack)
+    assert doorbells <= reads + 2 * (asked + slack)
+    assert sum(delta(before, after, n, "memory.fetch") for n in nodes if n[0] == "m") == asked
     for node in nodes:
         # Bodies of requests and small replies are copied; the page itself never is.
-        assert delta(before, after, node, "rpc.copied_bytes") <= 256 * (fetches + slack)
-    pages = fetches + delta(before, after, "p0", "excache.writebacks")
+        assert delta(before, after, node, "rpc.copied_bytes") <= 256 * (asked + slack)
+    pages = asked + delta(before, after, "p0", "excache.writebacks")
     pages += sum(delta(before, after, n, "page_cache.fetch") for n in nodes if n[0] == "m")
     sent = sum(delta(before, after, n, "rpc.bulk_bytes") for n in nodes)
-    assert fetches * PAGE <= sent <= (pages + slack) * PAGE
+    assert asked * PAGE <= sent <= (pages + slack) * PAGE
 
 
 def move_vregion(cluster, index):

@@ -154,9 +154,11 @@ static void stored_pages_are_kept_and_moved(struct ktest *t)
 	struct object *obj = as->anon;
 
 	for (size_t i = 0; i < ARRAY_SIZE(pages); i++)
-		EXPECT_EQ(t, object_set_stored(obj, pages[i]), 0);
+		EXPECT_EQ(t, object_set_stored(obj, pages[i], i + 1), 0);
+	object_set_place(obj, 65, 99); /* it is not stored */
 	for (size_t i = 0; i < ARRAY_SIZE(pages); i++) {
 		EXPECT_TRUE(t, object_stored(obj, pages[i]));
+		EXPECT_EQ(t, object_place(obj, pages[i]), i + 1);
 		EXPECT_FALSE(t, object_stored(obj, pages[i] + 2));
 	}
 	object_clear_stored(obj, 64, 32768);
@@ -164,9 +166,20 @@ static void stored_pages_are_kept_and_moved(struct ktest *t)
 	EXPECT_FALSE(t, object_stored(obj, 64));
 	EXPECT_FALSE(t, object_stored(obj, 32767));
 	EXPECT_TRUE(t, object_stored(obj, 32768));
+	EXPECT_EQ(t, object_place(obj, 63), 2);
+	EXPECT_EQ(t, object_place(obj, 64), PLACE_NONE);
+	EXPECT_EQ(t, object_place(obj, 65), PLACE_NONE);
+	EXPECT_EQ(t, object_place(obj, 32768), 5);
+	/* Stored again elsewhere: the old place is void, whatever the answer says. */
+	EXPECT_EQ(t, object_set_stored(obj, 63, PLACE_NONE), 0);
+	EXPECT_EQ(t, object_place(obj, 63), PLACE_NONE);
+	EXPECT_EQ(t, object_set_stored(obj, 32767, PLACE_NONE), 0);
+	EXPECT_EQ(t, object_place(obj, 32767), PLACE_NONE); /* not what it had before */
+	object_clear_stored(obj, 32767, 32768);
 	EXPECT_EQ(t, object_move_stored(obj, 32768, 70000, 1000000), 0);
 	EXPECT_FALSE(t, object_stored(obj, 32768));
 	EXPECT_TRUE(t, object_stored(obj, 1000000));
+	EXPECT_EQ(t, object_place(obj, 1000000), PLACE_NONE); /* perhaps at another owner */
 	EXPECT_TRUE(t, object_stored(obj, 1000000 + 100000 - 32768));
 	aspace_put(as);
 }

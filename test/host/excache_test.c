@@ -109,7 +109,7 @@ static void first_touch_is_all_or_nothing(struct ktest *t)
 	EXPECT_EQ(t, credit_held(), held - 1);
 	EXPECT_EQ(t, excache_free_count(), nr_free - 1);
 	/* A page that the owner has is not zero. */
-	ASSERT_EQ(t, object_set_stored(as->anon, (BASE >> PAGE_SHIFT) + 1), 0);
+	ASSERT_EQ(t, object_set_stored(as->anon, (BASE >> PAGE_SHIFT) + 1, PLACE_NONE), 0);
 	EXPECT_FALSE(t, excache_touch(as, BASE + PAGE_SIZE, touch.prot, touch.seq));
 	object_clear_stored(as->anon, BASE >> PAGE_SHIFT, (BASE >> PAGE_SHIFT) + 4);
 	EXPECT_TRUE(t, excache_touch(as, BASE + PAGE_SIZE, touch.prot, touch.seq));

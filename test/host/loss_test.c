@@ -82,7 +82,7 @@ static void spaces_with_a_part_there_fail(struct ktest *t)
 	put(t, stored, 1, 7);
 	ASSERT_EQ(t, excache_flush(stored->anon, 0, UINT64_MAX), 0);
 	excache_drop(stored->anon, 0, UINT64_MAX);
-	ASSERT_EQ(t, object_set_stored(stored->anon, VREGION(1) / PAGE_SIZE + 7), 0);
+	ASSERT_EQ(t, object_set_stored(stored->anon, VREGION(1) / PAGE_SIZE + 7, PLACE_NONE), 0);
 	put(t, other, 2, 5);
 	put(t, other, 3, 5);
 	/* A page that a child shares with its parent since a fork is a page of both. */
@@ -261,7 +261,7 @@ static void an_owner_hears_first(struct ktest *t)
 	put(t, forgotten, 1, 7);
 	ASSERT_EQ(t, excache_flush(forgotten->anon, 0, UINT64_MAX), 0);
 	excache_drop(forgotten->anon, 0, UINT64_MAX);
-	ASSERT_EQ(t, object_set_stored(forgotten->anon, VREGION(1) / PAGE_SIZE + 7), 0);
+	ASSERT_EQ(t, object_set_stored(forgotten->anon, VREGION(1) / PAGE_SIZE + 7, PLACE_NONE), 0);
 	put(t, forgotten, 1, 5);
 	fake_counts(&before);
 	fake_forgets(2);

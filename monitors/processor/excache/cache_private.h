@@ -386,7 +386,8 @@ int writeback_init(void);
 void writeback_queue(struct line *line);
 /* Many, linked by wb_link, so that they share messages. */
 void writeback_queue_all(struct list_head *lines);
-void writeback_finish(struct line *line, bool stored);
+/* @place: as for object_set_stored(), which is done if it is @stored. */
+void writeback_finish(struct line *line, bool stored, uint64_t place);
 /*
  * @line goes to @owner: if it is p-local, let its credit be one of @owner, as vRegions move. False:
  * none is in hand. @may_ask: sleep for one, and if there is none go without.

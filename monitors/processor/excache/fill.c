@@ -3,14 +3,17 @@
  * ExCache: fill a line from a memory node.
  *
  * Flow:	an anonymous page is asked of its owner: the reply's data lands in the line itself,
- *		and a dirty victim of the same owner is piggy-backed on the request.  File pages
- *		are asked of the node that has the file in its page cache, one on demand or several
- *		ahead.  owner.c makes the messages.
+ *		and a dirty victim of the same owner is piggy-backed on the request.  If no victim
+ *		and no credits are to go along and the page's place is known, the page is read
+ *		there instead, without a request (places.h).  File pages are asked of the node that
+ *		has the file in its page cache, one on demand or several ahead.  owner.c makes the
+ *		messages.
  * Invariants:	a fetch is counted: one reference for the waiting thread, one for the RPC layer
  *		until release().  Only release() decides about the victim and about quarantined
  *		frames, because until then the fabric may still read the one and write the other.
- * Failure:	a redirect updates the copy of the vRegion array, and the new owner is asked; a
- *		timeout quarantines the frame; the error goes to the faulting thread.
+ * Failure:	a read that fails is a request next, for the same line: nothing writes the line any
+ *		more then.  A redirect updates the copy of the vRegion array, and the new owner is
+ *		asked; a timeout quarantines the frame; the error goes to the faulting thread.
  */
 #include "cache_private.h"
 
@@ -21,6 +24,7 @@
 
 #include "credit.h"
 #include "owner.h"
+#include "places.h"
 #include "prefetch.h"
 #include "reclaim.h"
 #include "steps.h"
@@ -30,6 +34,9 @@ COUNTER_GLOBAL(excache_file_fetch, "excache.file_fetches", "requests for file pa
 COUNTER_GLOBAL(excache_prefetched, "excache.prefetched", "pages filled ahead");
 COUNTER_GLOBAL(excache_piggyback, "excache.piggybacks", "dirty victims that went with a fetch");
 COUNTER(excache_quarantined, "excache.quarantined", "frames set aside after a timeout");
+COUNTER(excache_reads, "excache.reads_onesided", "pages read at their owner without a request");
+COUNTER(excache_reads_fallback, "excache.reads_fallback",
+	"pages that were asked for after they could not be read so");
 HISTOGRAM(excache_fetch_ns, "excache.fetch_ns", "time of one anonymous fetch");
 
 void line_untag(struct line *line)
@@ -54,6 +61,7 @@ struct fetch {
 	bool orphaned;       /* free_lock: the waiter gave up, release() frees the frame */
 	bool released;       /* free_lock */
 	uint64_t replied_ns; /* excache.steps: when a CPU saw the reply */
+	struct lent *lent;   /* of a read: what is read */
 	struct fetch_msg msg;
 };
 
@@ -76,7 +84,7 @@ static void fetch_take_answer(struct fetch *f, const struct rpc_call *call)
 	else
 		credit_add(&a.granted);
 	if (f->victim && !err && !a.victim_err)
-		writeback_finish(f->victim, true);
+		writeback_finish(f->victim, true, place_learn(call->peer, &a.victim_place));
 	else if (f->victim)
 		writeback_queue(f->victim); /* again, by itself: the sequence number stays */
 }
@@ -89,12 +97,11 @@ static void fetch_replied(struct rpc_call *call)
 	f->replied_ns = time_now_ns();
 }
 
-static void fetch_release(struct rpc_call *call)
+/* The fabric has let go of the line. */
+static void fetch_released(struct fetch *f)
 {
-	struct fetch *f = call->arg;
 	bool free_line;
 
-	fetch_take_answer(f, call);
 	spin_lock(&excache.free_lock);
 	f->released = true;
 	free_line = f->orphaned;
@@ -102,6 +109,22 @@ static void fetch_release(struct rpc_call *call)
 	if (free_line)
 		line_free_give(f->line);
 	fetch_put(f);
+}
+
+static void fetch_release(struct rpc_call *call)
+{
+	struct fetch *f = call->arg;
+
+	fetch_take_answer(f, call);
+	fetch_released(f);
+}
+
+static void read_release(struct rpc_call *call)
+{
+	struct fetch *f = call->arg;
+
+	place_end(f->lent, call->status);
+	fetch_released(f);
 }
 
 /* The fill failed: free the frame now, or when the fabric has let go of it. */
@@ -155,11 +178,42 @@ static void fetch_never_sent(struct fetch *f)
 		writeback_queue(f->victim);
 }
 
-/* Send and wait. Returns the call's status; the RPC layer holds its own reference of @f. */
+/*
+ * Send @call and wait: its status. @patient: also for a slot, else -EAGAIN. Once it is *@sent the
+ * RPC layer has a reference of @f of its own.
+ */
+static int fetch_run(struct fetch *f, struct rpc_call *call, struct object *obj, uint64_t pgoff,
+		     bool patient, bool *sent)
+{
+	int err;
+
+	call->done = steps_on ? fetch_replied : NULL;
+	call->arg = f;
+	refcount_inc(&f->refs);
+	steps_mark(STEP_PREPARE);
+	err = patient ? rpc_call_submit_killable(call) : rpc_call_submit(call);
+	*sent = !err;
+	if (err) {
+		fetch_put(f);
+		return err;
+	}
+	steps_mark(STEP_POST);
+	prefetch_miss(obj, pgoff); /* behind the page itself, while it is on its way */
+	reclaim_kick();
+	steps_mark(STEP_BESIDE);
+	err = rpc_call_wait_killable(call);
+	if (unlikely(steps_on))
+		steps_mark_at(STEP_REPLY, f->replied_ns);
+	steps_mark(STEP_RUN);
+	return err;
+}
+
+/* Ask for the page and wait. Returns the call's status. */
 static int fetch_call(struct fetch *f, struct object *obj, uint64_t pgoff, uint32_t owner,
 		      uint32_t *reply_len)
 {
 	struct rpc_call *call = rpc_call_alloc();
+	bool sent;
 	int err;
 
 	if (!call) {
@@ -168,31 +222,17 @@ static int fetch_call(struct fetch *f, struct object *obj, uint64_t pgoff, uint3
 	}
 	owner_fetch_prepare(call, &f->msg, owner, obj, pgoff, f->line, f->victim);
 	call->release = fetch_release;
-	call->done = steps_on ? fetch_replied : NULL;
-	call->arg = f;
-	refcount_inc(&f->refs);
-	steps_mark(STEP_PREPARE);
-	err = rpc_call_submit_killable(call);
-	if (err) {
-		fetch_never_sent(f);
-		fetch_put(f);
-	} else {
-		steps_mark(STEP_POST);
-		prefetch_miss(obj, pgoff); /* behind the page itself, while it is on its way */
-		reclaim_kick();
-		steps_mark(STEP_BESIDE);
-		err = rpc_call_wait_killable(call);
-		if (unlikely(steps_on))
-			steps_mark_at(STEP_REPLY, f->replied_ns);
-		steps_mark(STEP_RUN);
+	err = fetch_run(f, call, obj, pgoff, true, &sent);
+	if (sent)
 		*reply_len = call->reply_len;
-	}
+	else
+		fetch_never_sent(f);
 	rpc_call_put(call);
 	return err;
 }
 
-/* The owner's answer: 0, -ENODATA (file page), or an error. */
-static int fetch_result(const struct fetch *f, uint32_t reply_len)
+/* The owner's answer: 0 and the page's place, -ENODATA (file page), or an error. */
+static int fetch_result(const struct fetch *f, uint32_t reply_len, struct owner_place *place)
 {
 	struct fetch_answer a;
 	const int err = owner_fetch_answer(&f->msg, reply_len, &a);
@@ -201,6 +241,7 @@ static int fetch_result(const struct fetch *f, uint32_t reply_len)
 		return err;
 	switch (a.result) {
 	case FETCH_DATA:
+		*place = a.place;
 		return 0;
 	case FETCH_FILE:
 		return -ENODATA;
@@ -218,15 +259,68 @@ static bool is_lost(int err)
 	return err == -ESRCH || err == -EFAULT || err == -EIO;
 }
 
+/*
+ * Read the page where it lies, if that is known: 0, and the fill is over. -EAGAIN: ask its owner.
+ * Else the fill has failed, and is over as well.
+ */
+static int fill_read(struct object *obj, uint64_t pgoff, struct line *line)
+{
+	struct read_place from;
+	struct rpc_call *call;
+	struct fetch *f;
+	bool sent = false, released;
+	int err = -EAGAIN;
+
+	if (READ_ONCE(obj->failed) || !place_begin(object_place(obj, pgoff), &from))
+		return -EAGAIN;
+	/* Credits come with answers. */
+	f = credit_want(from.node) ? NULL : fetch_create(line, NULL, from.node);
+	call = f ? rpc_call_alloc() : NULL;
+	if (call) {
+		owner_read_prepare(call, &f->msg, &from, line);
+		call->release = read_release;
+		f->lent = from.lent;
+		err = fetch_run(f, call, obj, pgoff, false, &sent);
+		rpc_call_put(call);
+	}
+	if (!sent) {
+		place_end(from.lent, 0);
+		err = -EAGAIN;
+	} else if (!err) {
+		counter_inc(&excache_reads);
+		fill_done(line, 0);
+	} else {
+		/* The connection is gone (-EIO), and with it what could write the line; or else. */
+		spin_lock(&excache.free_lock);
+		released = f->released;
+		spin_unlock(&excache.free_lock);
+		if (err != -EINTR && (err == -EIO || released)) {
+			counter_inc(&excache_reads_fallback);
+			err = -EAGAIN;
+		} else {
+			fetch_abandon(f);
+		}
+	}
+	if (f)
+		fetch_put(f);
+	return err;
+}
+
 int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line *victim)
 {
 	const uint64_t start = time_now_ns();
 	uint32_t owner, reply_len = 0;
+	struct owner_place place;
 	struct fetch *f;
 	int err;
 
 	counter_inc(&excache_fetch);
 	steps_note_fetch();
+	err = victim ? -EAGAIN : fill_read(obj, pgoff, line);
+	if (err != -EAGAIN) {
+		hist_record(&excache_fetch_ns, time_now_ns() - start);
+		return err;
+	}
 	for (unsigned int tries = 0;; tries++) {
 		err = object_owner(obj, pgoff, &owner);
 		f = err ? NULL : fetch_create(line, victim, owner);
@@ -248,7 +342,9 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 		}
 	}
 	if (!err)
-		err = fetch_result(f, reply_len);
+		err = fetch_result(f, reply_len, &place);
+	if (!err) /* before anybody can change the page */
+		object_set_place(obj, pgoff, place_learn(owner, &place));
 	if (object_home_may_have_left(obj, err, owner) && object_wait_for_home(obj))
 		err = -EINTR;
 	if (is_lost(err)) {

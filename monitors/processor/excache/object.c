@@ -620,6 +620,7 @@ static struct object *space_create(enum object_kind kind, uint64_t id, uint32_t 
 	obj->vregion_size = vregion_size;
 	radix_init(&obj->vregions);
 	page_bits_init(&obj->stored);
+	place_map_init(&obj->places);
 	page_bits_init(&obj->hidden);
 	list_init(&obj->shadows);
 	work_init(&obj->put_work, put_work);
@@ -668,6 +669,7 @@ static void forget_stored(struct object *obj)
 	spin_lock(&obj->lock);
 	before = obj->stored.nr;
 	page_bits_destroy(&obj->stored);
+	place_map_destroy(&obj->places);
 	stored_changed_locked(obj, before);
 	spin_unlock(&obj->lock);
 }
@@ -1056,7 +1058,7 @@ bool object_stores_any(struct object *obj, uint64_t first, uint64_t end)
 	return any;
 }
 
-int object_set_stored(struct object *obj, uint64_t pgoff)
+int object_set_stored(struct object *obj, uint64_t pgoff, uint64_t place)
 {
 	uint64_t before;
 	int err;
@@ -1064,18 +1066,41 @@ int object_set_stored(struct object *obj, uint64_t pgoff)
 	spin_lock(&obj->lock);
 	before = obj->stored.nr;
 	err = page_bits_set(&obj->stored, pgoff);
+	place_map_set(&obj->places, pgoff, err ? PLACE_NONE : place);
 	stored_changed_locked(obj, before);
 	spin_unlock(&obj->lock);
 	return err;
 }
 
-void object_merge_stored(struct object *obj, const struct page_bits *more)
+uint64_t object_place(struct object *obj, uint64_t pgoff)
 {
-	uint64_t before;
+	uint64_t place = PLACE_NONE;
+
+	spin_lock(&obj->lock);
+	if (page_bits_test(&obj->stored, pgoff))
+		place = place_map_get(&obj->places, pgoff);
+	spin_unlock(&obj->lock);
+	return place;
+}
+
+void object_set_place(struct object *obj, uint64_t pgoff, uint64_t place)
+{
+	spin_lock(&obj->lock);
+	if (page_bits_test(&obj->stored, pgoff))
+		place_map_set(&obj->places, pgoff, place);
+	spin_unlock(&obj->lock);
+}
+
+void object_merge_stored(struct object *obj, const struct object *from)
+{
+	uint64_t before, page;
 
 	spin_lock(&obj->lock);
 	before = obj->stored.nr;
-	page_bits_merge(&obj->stored, more);
+	for (page = page_bits_next(&from->stored, 0, UINT64_MAX); page != UINT64_MAX;
+	     page = page_bits_next(&from->stored, page + 1, UINT64_MAX))
+		place_map_set(&obj->places, page, place_map_get(&from->places, page));
+	page_bits_merge(&obj->stored, &from->stored);
 	stored_changed_locked(obj, before);
 	spin_unlock(&obj->lock);
 }
@@ -1087,6 +1112,7 @@ uint64_t object_clear_stored(struct object *obj, uint64_t first, uint64_t end)
 	spin_lock(&obj->lock);
 	before = obj->stored.nr;
 	nr = page_bits_clear_range(&obj->stored, first, end);
+	place_map_clear(&obj->places, first, end);
 	stored_changed_locked(obj, before);
 	if (obj->kind == OBJECT_SHARED)
 		obj->nr_pages -= nr;
@@ -1108,6 +1134,9 @@ int object_move_stored(struct object *obj, uint64_t from, uint64_t nr, uint64_t 
 		if (page < end) {
 			page_bits_clear(&obj->stored, page);
 			err = page_bits_set(&obj->stored, page - from + to);
+			/* Perhaps another owner's now. */
+			place_map_set(&obj->places, page, PLACE_NONE);
+			place_map_set(&obj->places, page - from + to, PLACE_NONE);
 		}
 		stored_changed_locked(obj, before);
 		spin_unlock(&obj->lock);

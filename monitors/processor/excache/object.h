@@ -27,6 +27,7 @@
 
 #include "backlog.h"
 #include "page_bits.h"
+#include "places.h"
 
 struct aspace;
 struct line;
@@ -70,7 +71,9 @@ struct object {
 	struct vregion *near __guarded_by(&lock); /* the one looked up last, or NULL: of vregions */
 	uint64_t near_index __guarded_by(&lock);
 	struct page_bits stored __guarded_by(&lock); /* the owner has the page */
-	size_t nr_ahead __guarded_by(&lock);         /* lines that are being filled ahead */
+	/* Where; valid for pages that are stored, and set with each mark. */
+	struct place_map places __guarded_by(&lock);
+	size_t nr_ahead __guarded_by(&lock); /* lines that are being filled ahead */
 	/* Pages fetched ahead, lately: atomic, hints. */
 	uint32_t ahead_used, ahead_wasted, ahead_probes;
 	/* Lines written back ahead, lately, and those that were written to again: reclaim.c. */
@@ -325,10 +328,17 @@ int object_redirected(struct object *obj, uint64_t pgoff, const void *body, size
 /* Has the owner got this page (then it must be fetched)? */
 bool object_stored(struct object *obj, uint64_t pgoff);
 bool object_stores_any(struct object *obj, uint64_t first, uint64_t end);
-/* Never sleeps. -ENOMEM. */
-int object_set_stored(struct object *obj, uint64_t pgoff) __must_check;
-/* Also those of @more, for which there is room: page_bits_reserve_all(). */
-void object_merge_stored(struct object *obj, const struct page_bits *more);
+/* @place: where it is to be read, or PLACE_NONE. Never sleeps. -ENOMEM. */
+int object_set_stored(struct object *obj, uint64_t pgoff, uint64_t place) __must_check;
+/* Where page @pgoff is to be read, if it is stored and that is known; else PLACE_NONE. */
+uint64_t object_place(struct object *obj, uint64_t pgoff);
+/* The owner has told it; ignored unless the page is stored. */
+void object_set_place(struct object *obj, uint64_t pgoff, uint64_t place);
+/*
+ * Also those of @from, for which there is room: page_bits_reserve_all(). They are where they were;
+ * no other thread uses @from.
+ */
+void object_merge_stored(struct object *obj, const struct object *from);
 /* How many of them there were. */
 uint64_t object_clear_stored(struct object *obj, uint64_t first, uint64_t end);
 /* mremap: @nr pages are now at @to on the owners. -ENOMEM. */

@@ -64,6 +64,11 @@ static struct granted granted(const struct pm_grant *g)
 	return (struct granted){ .node = g->node, .frames = g->frames, .report = g->report };
 }
 
+static struct owner_place place(const struct pm_place *p)
+{
+	return (struct owner_place){ .extent = p->extent, .rkey = p->rkey, .frame = p->frame };
+}
+
 /* --- one page from its owner --------------------------------------------------------- */
 
 void owner_fetch_prepare(struct rpc_call *call, struct fetch_msg *msg, uint32_t owner,
@@ -106,7 +111,21 @@ int owner_fetch_answer(const struct fetch_msg *msg, size_t len, struct fetch_ans
 	out->result = (enum fetch_result)rep.result;
 	out->victim_err = rep.victim_status;
 	out->granted = granted(&rep.grant);
+	out->place = place(&rep.page);
+	out->victim_place = place(&rep.victim);
 	return 0;
+}
+
+void owner_read_prepare(struct rpc_call *call, struct fetch_msg *msg, const struct read_place *from,
+			struct line *line)
+{
+	msg->bulk = line_sge(line);
+	call->bulk = &msg->bulk;
+	call->nr_bulk = 1;
+	call->peer = from->node;
+	call->cls = RPC_CLASS_READ;
+	call->remote_addr = from->addr;
+	call->rkey = from->rkey;
 }
 
 int owner_redirect_decode(const void *body, size_t len, uint64_t *index, struct vregion *out)
@@ -265,8 +284,10 @@ int owner_writeback_answer(const struct writeback_msg *msg, size_t len, uint32_t
 		return err;
 	if (rep.nr_pages != nr)
 		return -EPROTO;
-	for (uint32_t i = 0; i < nr; i++)
+	for (uint32_t i = 0; i < nr; i++) {
 		out->status[i] = rep.pages[i].status;
+		out->places[i] = place(&rep.pages[i].place);
+	}
 	out->granted = granted(&rep.grant);
 	return 0;
 }

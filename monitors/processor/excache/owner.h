@@ -16,6 +16,7 @@
 #include <net/rpc.h>
 
 #include "ahead.h"
+#include "places.h"
 
 struct line;
 struct object;
@@ -33,7 +34,7 @@ struct granted {
 struct fetch_msg {
 	uint64_t body[8];
 	uint64_t reply[7];   /* or whom to ask instead: for object_redirected() */
-	struct rpc_sge bulk; /* the victim */
+	struct rpc_sge bulk; /* the victim; of a read, the line */
 };
 
 enum fetch_result {
@@ -45,6 +46,7 @@ enum fetch_result {
 struct fetch_answer {
 	enum fetch_result result;
 	int victim_err; /* 0: the victim is stored */
+	struct owner_place place, victim_place;
 	struct granted granted;
 };
 
@@ -54,6 +56,9 @@ void owner_fetch_prepare(struct rpc_call *call, struct fetch_msg *msg, uint32_t 
 			 struct line *victim);
 int owner_fetch_answer(const struct fetch_msg *msg, size_t len, struct fetch_answer *out)
 	__must_check;
+/* The same page without a request, @from. @msg has the target alone. */
+void owner_read_prepare(struct rpc_call *call, struct fetch_msg *msg, const struct read_place *from,
+			struct line *line);
 /* The body of an answer -EREMCHG: entry *@index of the vRegion array. */
 int owner_redirect_decode(const void *body, size_t len, uint64_t *index, struct vregion *out)
 	__must_check;
@@ -101,6 +106,7 @@ struct writeback_msg {
 
 struct writeback_answer {
 	int status[WRITEBACK_MAX]; /* of each page; -EREMCHG: it has another owner */
+	struct owner_place places[WRITEBACK_MAX];
 	struct granted granted;
 };
 

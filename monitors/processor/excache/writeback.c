@@ -164,14 +164,14 @@ static void cleaning_finish(struct line *line, bool stored)
  * The owner has @line's page. That becomes true in one step for who looks at the set, so that the
  * page counts once, as p-local or as stored.
  */
-static void set_stored(struct line *line)
+static void set_stored(struct line *line, uint64_t place)
 {
 	struct cache_set *set = set_of_line(line);
 	uint32_t credit_node = 0;
 	int err;
 
 	spin_lock(&set->lock);
-	err = object_set_stored(line->obj, line->pgoff);
+	err = object_set_stored(line->obj, line->pgoff, place);
 	if (line->flags & LINE_PLOCAL) {
 		line->flags &= (uint8_t)~LINE_PLOCAL; /* the credit became a frame */
 		credit_node = line->credit_node;
@@ -182,14 +182,14 @@ static void set_stored(struct line *line)
 		object_fail(line->obj, -ENOMEM, line->pgoff);
 }
 
-void writeback_finish(struct line *line, bool stored)
+void writeback_finish(struct line *line, bool stored, uint64_t place)
 {
 	struct cache_set *set = set_of_line(line);
 	struct object *put;
 
 	if (stored) {
 		counter_inc(&excache_writeback);
-		set_stored(line);
+		set_stored(line, place);
 	}
 	if (line->state == LINE_CLEANING) { /* which only we can change */
 		cleaning_finish(line, stored);
@@ -237,7 +237,7 @@ static bool is_short_for_long(struct object *obj)
 	return now - since > SHORT_NS;
 }
 
-static void page_answered(struct wb_msg *msg, struct line *line, int status)
+static void page_answered(struct wb_msg *msg, struct line *line, int status, uint64_t place)
 {
 	struct wb_queue *q = msg->queue;
 
@@ -250,7 +250,7 @@ static void page_answered(struct wb_msg *msg, struct line *line, int status)
 	switch (status) {
 	case 0:
 		__atomic_store_n(&line->obj->short_since, 0, __ATOMIC_RELAXED);
-		writeback_finish(line, true);
+		writeback_finish(line, true, place);
 		break;
 	case -EREMCHG:
 		(void)object_redirected(line->obj, line->pgoff, NULL, 0, 0);
@@ -282,7 +282,7 @@ static void page_answered(struct wb_msg *msg, struct line *line, int status)
 		 */
 		counter_inc(&excache_lost);
 		object_fail(line->obj, status, line->pgoff);
-		writeback_finish(line, false);
+		writeback_finish(line, false, PLACE_NONE);
 		break;
 	}
 }
@@ -309,7 +309,8 @@ static void msg_answered(struct wb_msg *msg, int status, uint32_t reply_len)
 	else
 		credit_doubt(msg->owner);
 	for (uint32_t i = 0; i < msg->nr; i++)
-		page_answered(msg, msg->lines[i], status ? status : a.status[i]);
+		page_answered(msg, msg->lines[i], status ? status : a.status[i],
+			      place_learn(msg->owner, &a.places[i]));
 	msg_idle(msg);
 }
 

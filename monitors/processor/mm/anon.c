@@ -609,7 +609,7 @@ static void collapse_local(struct object *top, struct object *back)
 	for (; page != UINT64_MAX; page = page_bits_next(&top->stored, page + 1, UINT64_MAX))
 		excache_drop(back, page, page + 1);
 	excache_retag(top, back);
-	object_merge_stored(back, &top->stored);
+	object_merge_stored(back, top);
 	if (back->backing) {
 		page_bits_merge(&back->hidden, &top->hidden);
 	} else {

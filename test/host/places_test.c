@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Places that owners name: what is believed, for how long, and what a miss makes of it.
+ */
+#include <string.h>
+
+#include <lib/errno.h>
+#include <lib/ktest.h>
+#include <processor/excache/excache.h>
+#include <processor/excache/places.h>
+#include <processor/mm/aspace.h>
+#include <shim/shim.h>
+
+#include "fake_owner.h"
+
+#define OWNER 77u /* none of the model's */
+
+static uint64_t learn(uint32_t node, uint32_t extent, uint32_t rkey, uint32_t frame)
+{
+	const struct owner_place place = { .extent = extent, .rkey = rkey, .frame = frame };
+
+	return place_learn(node, &place);
+}
+
+static bool is_good(uint64_t place)
+{
+	struct read_place from;
+
+	if (!place_begin(place, &from))
+		return false;
+	place_end(from.lent, 0);
+	return true;
+}
+
+static void a_place_is_what_was_told(struct ktest *t)
+{
+	const uint64_t place = learn(OWNER, 1, 0xabcd, 300);
+	struct read_place from;
+
+	EXPECT_EQ(t, learn(OWNER, 0, 0, 0), PLACE_NONE);
+	ASSERT_TRUE(t, place_begin(place, &from));
+	EXPECT_EQ(t, from.node, OWNER);
+	EXPECT_EQ(t, from.rkey, 0xabcd);
+	EXPECT_EQ(t, from.addr, 300 * PAGE_SIZE);
+	place_end(from.lent, 0);
+	EXPECT_FALSE(t, place_begin(PLACE_NONE, &from));
+	EXPECT_FALSE(t, place_begin(UINT64_MAX, &from));
+	/* Another key for the same extent: one of the two is a lie. */
+	EXPECT_EQ(t, learn(OWNER, 1, 0xabce, 300), PLACE_NONE);
+	/* Another owner's extent of that number is another one. */
+	EXPECT_NE(t, learn(OWNER + 1, 1, 0xabcd, 300), place);
+	places_node_gone(OWNER);
+	places_node_gone(OWNER + 1);
+}
+
+static void what_is_revoked_stays_so(struct ktest *t)
+{
+	const uint64_t one = learn(OWNER, 1, 11, 0), two = learn(OWNER, 2, 12, 0);
+	uint64_t again;
+
+	places_revoke(OWNER, 1, false);
+	EXPECT_FALSE(t, is_good(one));
+	EXPECT_TRUE(t, is_good(two));
+	EXPECT_EQ(t, learn(OWNER, 1, 11, 0), PLACE_NONE); /* an answer that was under way */
+	/* One that no answer has told yet. */
+	places_revoke(OWNER, 3, false);
+	EXPECT_EQ(t, learn(OWNER, 3, 13, 0), PLACE_NONE);
+	EXPECT_TRUE(t, is_good(two));
+	places_revoke(OWNER, 5, true);
+	EXPECT_FALSE(t, is_good(two));
+	EXPECT_EQ(t, learn(OWNER, 5, 15, 0), PLACE_NONE);
+	EXPECT_TRUE(t, is_good(learn(OWNER, 6, 16, 0)));
+	/* Its next life counts from 1 again: what is known of the one before is not found. */
+	again = learn(OWNER, 6, 16, 0);
+	places_node_gone(OWNER);
+	EXPECT_FALSE(t, is_good(again));
+	EXPECT_TRUE(t, is_good(learn(OWNER, 1, 21, 0)));
+	EXPECT_FALSE(t, is_good(one));
+	places_node_gone(OWNER);
+}
+
+/* Thousands that come and go leave nothing behind, and none of them comes back. */
+static void the_dead_are_not_kept(struct ktest *t)
+{
+	const uint64_t kept = learn(OWNER, 1, 5, 0);
+
+	for (uint32_t i = 2; i < 3000; i++) {
+		EXPECT_NE(t, learn(OWNER, i, i, 0), PLACE_NONE);
+		places_revoke(OWNER, i, false);
+	}
+	for (uint32_t i = 2; i < 3000; i++)
+		EXPECT_EQ(t, learn(OWNER, i, i, 0), PLACE_NONE);
+	EXPECT_TRUE(t, is_good(kept));
+	places_node_gone(OWNER);
+}
+
+/* An owner that names ever more extents is believed up to a limit. */
+static void an_owner_cannot_fill_the_heap(struct ktest *t)
+{
+	uint32_t nr = 0;
+
+	for (uint32_t i = 1; i <= 20000; i++)
+		nr += learn(OWNER, i, i, 0) != PLACE_NONE;
+	EXPECT_EQ(t, nr, 16384);
+	places_node_gone(OWNER);
+}
+
+/* Three refusals in a row: it is not there any more. */
+static void what_fails_is_left(struct ktest *t)
+{
+	const uint64_t place = learn(OWNER, 1, 11, 0);
+	struct read_place from;
+
+	for (int i = 0; i < 2; i++) {
+		ASSERT_TRUE(t, place_begin(place, &from));
+		place_end(from.lent, -EIO);
+	}
+	EXPECT_TRUE(t, is_good(place));
+	for (int i = 0; i < 3; i++) {
+		ASSERT_TRUE(t, place_begin(place, &from));
+		place_end(from.lent, -EIO);
+	}
+	EXPECT_FALSE(t, is_good(place));
+	places_node_gone(OWNER);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(a_place_is_what_was_told), KTEST(what_is_revoked_stays_so),
+	KTEST(the_dead_are_not_kept),    KTEST(an_owner_cannot_fill_the_heap),
+	KTEST(what_fails_is_left),       { 0 },
+};
+static const struct ktest_suite suite = { .name = "excache.places", .cases = cases };
+KTEST_SUITE(suite);
