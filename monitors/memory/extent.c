@@ -630,8 +630,10 @@ static enum extent_result recall_next(struct pool *pool)
 /* Make all of @e, which is CHANGING and free, zeroes: what others left there is not to be read. */
 static void extent_clear(struct pool *pool, const struct extent *e)
 {
-	for (uint32_t i = 0; i < e->nr_pages; i++)
-		memset(mpage_virt(pool, &e->first[i]), 0, PAGE_SIZE);
+	struct mpage *page;
+
+	list_for_each_entry(page, &e->dirty, link)
+		memset(mpage_virt(pool, page), 0, PAGE_SIZE);
 }
 
 /* A place that @proc has not forgotten must not be read as another page. */
@@ -687,7 +689,8 @@ static struct extent *lend_begin_locked(struct pool *pool, uint32_t *number, boo
 
 	assert_spin_held(&pool->lock);
 	pool->wants_extent = 0;
-	if (!account || account->lent_free || pool_is_fenced(pool, proc))
+	if (!account || account->lent_free >= 3ull << pool->extent_shift >> 1 ||
+	    pool_is_fenced(pool, proc))
 		return NULL;
 	e = list_last_entry(&pool->extent_lists[EXTENT_FREE], struct extent, link);
 	use_set_locked(pool, e, EXTENT_CHANGING);

@@ -194,7 +194,6 @@ static int fetch_locked(struct memory *m, struct region *r, const struct pm_fetc
 	if (*page) {
 		mpage_get(*page);
 		rep->result = PM_FETCH_DATA;
-		rep->page = mpage_place(&m->pool, *page, r->proc);
 	} else {
 		rep->result = unwritten(&area->v, req->vaddr);
 	}
@@ -229,6 +228,10 @@ static int fetch_pin(struct memory *m, uint32_t proc, const struct pm_fetch_req 
 		spin_lock(&r->lock);
 		err = r->state == REGION_ACTIVE ? fetch_locked(m, r, req, rep, page) : -EAGAIN;
 		spin_unlock(&r->lock);
+		if (!err && *page) {
+			region_page_readable(m, r, page);
+			rep->page = mpage_place(&m->pool, *page, r->proc);
+		}
 		region_put(r);
 	} while (err == -EAGAIN && may_sleep);
 	return err;

@@ -172,13 +172,13 @@ static struct mpage *anon_take_locked(struct pool *pool, struct pool_account *ac
 	return page;
 }
 
-/* @proc writes a page back: does it find a frame that it may read?  Else it may get an extent. */
+/* @proc has use for a frame that it may read: one extent and a half are kept ahead of it. */
 static void note_wanted_locked(struct pool *pool, uint32_t proc, const struct pool_account *account)
 	__must_hold(&pool->lock)
 {
 	assert_spin_held(&pool->lock);
-	if (pool->has_changer && account && list_empty(&account->lent) && pool->ops &&
-	    pool->ops->lend)
+	if (pool->has_changer && account && pool->ops && pool->ops->lend &&
+	    account->lent_free < 3ull << pool->extent_shift >> 1)
 		pool->wants_extent = proc;
 }
 

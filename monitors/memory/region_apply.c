@@ -610,6 +610,32 @@ static int apply_store(struct memory *m, struct region *r, struct region_op *op)
 	return err;
 }
 
+void region_page_readable(struct memory *m, struct region *r, struct mpage **page)
+{
+	struct mpage *fresh, *old = *page;
+
+	if (likely(!pool_may_move(&m->pool, r->proc, old)))
+		return;
+	fresh = pool_alloc_readable(&m->pool, r->proc, old);
+	if (!fresh)
+		return;
+	spin_lock(&r->lock);
+	/* Held by the page table and by the caller alone: nobody sends it. */
+	if (r->state == REGION_ACTIVE && page_lookup_locked(m, r, old->index) == old &&
+	    __atomic_load_n(&old->refs, __ATOMIC_ACQUIRE) == 2) {
+		memcpy(mpage_virt(&m->pool, fresh), mpage_virt(&m->pool, old), PAGE_SIZE);
+		fresh->seq = old->seq;
+		page_remove_locked(m, r, old);
+		page_insert_locked(m, r, fresh, old->index);
+		mpage_get(fresh);
+		*page = fresh;
+	}
+	spin_unlock(&r->lock);
+	mpage_put(&m->pool, *page == fresh ? old : fresh);
+	if (*page == fresh)
+		mpage_put(&m->pool, old);
+}
+
 static int apply_drop(struct memory *m, struct region *r, struct region_op *op)
 {
 	spin_lock(&r->lock);

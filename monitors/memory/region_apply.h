@@ -192,6 +192,12 @@ int region_apply(struct memory *m, struct region *r, struct region_op *op) __mus
 int region_apply_wait(struct memory *m, struct region *r, struct region_op *op);
 
 /*
+ * @page of @r, which its processor fetches and the caller holds, in a frame that this processor may
+ * read by itself: *@page is held instead if that can be had at once. The content is the same, so it
+ * is no change.
+ */
+void region_page_readable(struct memory *m, struct region *r, struct mpage **page);
+/*
  * Show every change to @log: for a secondary, and for tests. @log is called with the region's lock
  * held and does not sleep; @r is NULL for a change of no region. Set before there are regions.
  */
