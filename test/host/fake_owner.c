@@ -25,6 +25,7 @@
 #include <net/rpc.h>
 #include <processor/client/storage.h>
 #include <processor/excache/excache.h>
+#include <processor/excache/places.h>
 #include <processor/mm/aspace.h>
 #include <processor/process/process.h>
 #include <processor/vdso/vdso.h>
@@ -35,6 +36,7 @@
 
 struct page {
 	uint64_t aspace, vaddr, seq;
+	uint32_t slot;
 	uint8_t data[PAGE_SIZE];
 };
 
@@ -42,6 +44,11 @@ static struct {
 	pthread_mutex_t lock;
 	struct page *pages[MAX_PAGES];
 	size_t nr_pages;
+	/* Frames that the processor may read: a page's changes now and then, and is used again. */
+	struct page *slots[MAX_PAGES];
+	bool places; /* answers tell them */
+	uint32_t extent[FAKE_NODES + 1];
+	unsigned int read_fail_every, nr_reads;
 	uint32_t owner[256]; /* of vRegions, by index */
 	uint64_t version[256];
 	struct fake_counts counts;
@@ -74,6 +81,8 @@ static struct {
 	} silent[4]; /* atomic */
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+static void drop_pages(uint64_t aspace, uint64_t addr, uint64_t len);
+
 struct fake_call {
 	struct rpc_call call;
 	refcount_t refs;
@@ -85,6 +94,24 @@ struct fake_call {
 
 static struct waitqueue speaks = WAITQUEUE_INIT(speaks);
 
+/* --- frames -------------------------------------------------------------------------- */
+
+static void slot_take(struct page *p)
+{
+	uint32_t slot = 0;
+
+	while (fake.slots[slot])
+		slot++;
+	fake.slots[slot] = p;
+	p->slot = slot;
+}
+
+static void page_free(struct page *p)
+{
+	fake.slots[p->slot] = NULL;
+	free(p);
+}
+
 /* --- controls ------------------------------------------------------------------------ */
 
 void fake_reset(void)
@@ -93,8 +120,12 @@ void fake_reset(void)
 	fake_quiesce();
 	pthread_mutex_lock(&fake.lock);
 	for (size_t i = 0; i < fake.nr_pages; i++)
-		free(fake.pages[i]);
+		page_free(fake.pages[i]);
 	fake.nr_pages = 0;
+	fake.places = false;
+	fake.read_fail_every = 0;
+	for (uint32_t node = 1; node <= FAKE_NODES; node++)
+		fake.extent[node] += 1 + !fake.extent[node];
 	for (size_t i = 0; i < 256; i++) {
 		fake.owner[i] = 1 + (uint32_t)i % FAKE_NODES;
 		fake.version[i] = 1;
@@ -334,6 +365,61 @@ void fake_counts(struct fake_counts *out)
 
 /* --- pages --------------------------------------------------------------------------- */
 
+static struct pm_place place_of(uint32_t node, const struct page *p)
+{
+	if (!fake.places || !p)
+		return (struct pm_place){ 0 };
+	return (struct pm_place){ .extent = fake.extent[node],
+				  .rkey = fake.extent[node] << 8 | node,
+				  .frame = p->slot };
+}
+
+void fake_places(bool on)
+{
+	pthread_mutex_lock(&fake.lock);
+	fake.places = on;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_read_fail_every(unsigned int n)
+{
+	fake.read_fail_every = n;
+}
+
+void fake_recall(uint32_t node, bool tell)
+{
+	const uint32_t extent = fake.extent[node];
+	struct page *last = NULL, *p;
+	uint32_t slot;
+
+	if (tell)
+		places_revoke(node, extent, true);
+	pthread_mutex_lock(&fake.lock);
+	fake.extent[node]++;
+	/* Each frame gets the content of the one before it. */
+	for (size_t i = 0; i < fake.nr_pages; i++) {
+		p = fake.pages[i];
+		if (fake.owner[p->vaddr / FAKE_VREGION_SIZE] != node)
+			continue;
+		if (last) {
+			slot = p->slot;
+			p->slot = last->slot;
+			last->slot = slot;
+			fake.slots[p->slot] = p;
+			fake.slots[last->slot] = last;
+		}
+		last = p;
+	}
+	pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_drop(uint64_t aspace, uint64_t addr, uint64_t len)
+{
+	pthread_mutex_lock(&fake.lock);
+	drop_pages(aspace, addr, len);
+	pthread_mutex_unlock(&fake.lock);
+}
+
 static struct page *find(uint64_t aspace, uint64_t vaddr)
 {
 	for (size_t i = 0; i < fake.nr_pages; i++) {
@@ -371,6 +457,12 @@ static void store(uint32_t node, uint64_t aspace, uint64_t vaddr, uint64_t seq, 
 		fake.promised[node] -= fake.promised[node] > 0;
 		p->aspace = aspace;
 		p->vaddr = vaddr;
+		slot_take(p);
+	} else if (rand() % 4 == 0) {
+		const uint32_t slot = p->slot;
+
+		slot_take(p); /* it was being sent */
+		fake.slots[slot] = NULL;
 	}
 	p->seq = seq;
 	memcpy(p->data, data, PAGE_SIZE);
@@ -439,12 +531,16 @@ static void serve_fetch(struct fake_call *fc)
 		if (!rep.victim_status)
 			store(fc->call.peer, req.victim_aspace, req.victim_vaddr, req.victim_seq,
 			      fc->bulk);
+		if (!rep.victim_status)
+			rep.victim =
+				place_of(fc->call.peer, find(req.victim_aspace, req.victim_vaddr));
 	}
 	p = find(req.aspace, req.vaddr);
 	if (p)
 		memcpy(phys_to_virt(req.line.addr), p->data, PAGE_SIZE);
 	else
 		rep.result = PM_FETCH_ZERO;
+	rep.page = place_of(fc->call.peer, p);
 	rep.grant = (struct pm_grant){ .node = fc->call.peer, .frames = 0 };
 	pm_fetch_rep_encode(&rep, &w);
 	reply(fc, 0, &w, sizeof(w));
@@ -515,6 +611,8 @@ static void serve_writeback(struct fake_call *fc)
 			fake.counts.zeroes += data == zeroes;
 			store(fc->call.peer, req.aspace, req.pages[i].vaddr, req.pages[i].seq,
 			      data);
+			rep.pages[i].place =
+				place_of(fc->call.peer, find(req.aspace, req.pages[i].vaddr));
 		}
 	}
 	len = pm_writeback_rep_encode(&rep, body, sizeof(body));
@@ -590,8 +688,31 @@ static void serve_report(struct fake_call *fc)
 	reply(fc, 0, &w, sizeof(w));
 }
 
+/* The device's part: whatever is in the frame, if the key is good. */
+static void serve_read(struct fake_call *fc)
+{
+	const uint32_t node = fc->call.peer;
+	const struct page *p = fake.slots[fc->call.remote_addr / PAGE_SIZE];
+	void *line = phys_to_virt(fc->sges[0].addr);
+
+	fake.counts.reads++;
+	if (fc->call.rkey != (fake.extent[node] << 8 | node) ||
+	    (fake.read_fail_every && ++fake.nr_reads % fake.read_fail_every == 0)) {
+		fake.counts.reads_failed++;
+		fc->call.status = -EIO;
+	} else if (p) {
+		memcpy(line, p->data, PAGE_SIZE);
+	} else {
+		memset(line, 0xdb, PAGE_SIZE);
+	}
+}
+
 static void serve(struct fake_call *fc)
 {
+	if (fc->call.cls == RPC_CLASS_READ) {
+		serve_read(fc);
+		return;
+	}
 	if (fc->call.opcode == PM_FILE_FETCH && fake.file_node_goes) {
 		fake.file_node_goes = false;
 		fake.gone = fc->call.peer;
@@ -725,7 +846,8 @@ int rpc_call_submit(struct rpc_call *call)
 
 	if (home && is_full())
 		return -EAGAIN;
-	memcpy(fc->body, call->body, call->body_len);
+	if (call->body_len)
+		memcpy(fc->body, call->body, call->body_len);
 	if (home && !is_silent(call->peer, call->opcode)) {
 		home_call_serve(fc);
 		return 0;
@@ -851,7 +973,7 @@ static void drop_pages(uint64_t aspace, uint64_t addr, uint64_t len)
 			continue;
 		}
 		fake.pages[i] = fake.pages[--fake.nr_pages];
-		free(p);
+		page_free(p);
 	}
 }
 
@@ -944,7 +1066,7 @@ static int sync_collapse(const void *body, uint32_t len)
 				i++;
 			} else if (find(req->into, p->vaddr)) {
 				fake.pages[i] = fake.pages[--fake.nr_pages];
-				free(p);
+				page_free(p);
 			} else {
 				p->aspace = req->into;
 				i++;

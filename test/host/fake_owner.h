@@ -77,6 +77,15 @@ void fake_quiesce(void);
 /* And until nothing is left to be done about spaces that have ended. */
 void fake_settle(void);
 
+/* Answers tell places, which are off after fake_reset(). */
+void fake_places(bool on);
+/* Every @n-th read of a place fails. 0: none. */
+void fake_read_fail_every(unsigned int n);
+/* @node gives the frames of its pages other contents; with @tell places are forgotten before. */
+void fake_recall(uint32_t node, bool tell);
+/* Pages of [addr, addr + len) go. */
+void fake_drop(uint64_t aspace, uint64_t addr, uint64_t len);
+
 /* Counts of the requests that the far side saw. */
 struct fake_counts {
 	unsigned int fetches, rides, writeback_msgs, writeback_pages, zeroes, credit_requests,
@@ -85,7 +94,8 @@ struct fake_counts {
 	unsigned int aheads, ahead_pages; /* PM_FETCH_AHEAD: messages, and pages that were sent */
 	uint64_t ahead_last;              /* the highest address of these */
 	unsigned int forks, collapses, discards, destroy_msgs, destroys, spaces;
-	unsigned int stale; /* write-backs that were older than what was stored */
+	unsigned int reads, reads_failed; /* without a request */
+	unsigned int stale;               /* write-backs that were older than what was stored */
 };
 void fake_counts(struct fake_counts *out);
 /* The first 8 bytes of a stored page; false: not stored. */

@@ -4,14 +4,17 @@
  */
 #include <string.h>
 
+#include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
+#include <lib/prng.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/places.h>
 #include <processor/mm/aspace.h>
 #include <shim/shim.h>
 
 #include "fake_owner.h"
+#include "user_word.h"
 
 #define OWNER 77u /* none of the model's */
 
@@ -124,10 +127,71 @@ static void what_fails_is_left(struct ktest *t)
 	places_node_gone(OWNER);
 }
 
+#define BASE  0x500000ull /* in the second half of one vRegion, and the next */
+#define PAGES 400u
+
+/*
+ * Words are written and read in a cache that holds a part of them, ranges go and come back, owners
+ * give frames other contents: by reads or by requests, each word is the last one written.
+ */
+static void reads_bring_the_newest(struct ktest *t)
+{
+	const struct vma v = { .start = BASE,
+			       .end = BASE + PAGES * PAGE_SIZE,
+			       .prot = VMA_PROT_READ | VMA_PROT_WRITE };
+	static uint64_t want[PAGES];
+	struct fake_counts c;
+	struct aspace *as;
+	struct prng rng;
+
+	fake_cache();
+	fake_reset();
+	fake_places(true);
+	prng_seed(&rng, 20261128);
+	memset(want, 0, sizeof(want));
+	as = aspace_create(0x10001, 1);
+	ASSERT_FALSE(t, IS_ERR(as));
+	as->anon->vregion_size = FAKE_VREGION_SIZE;
+	ASSERT_EQ(t, aspace_set_vma(as, &v, SEQ_ANY), 0);
+	for (uint32_t i = 0; i < 20000 && !t->nr_failed; i++) {
+		const uint32_t page = (uint32_t)prng_below(&rng, PAGES);
+		const bool write = prng_below(&rng, 2);
+		uint64_t word = write ? i + 1 : ~0ull;
+
+		ASSERT_EQ(t, user_word(as, BASE, page, &word, write), 0);
+		if (write)
+			want[page] = word;
+		EXPECT_EQ(t, word, want[page]);
+		if (i % 500 == 499) {
+			const uint64_t first = (BASE >> PAGE_SHIFT) + page;
+			const uint64_t end = MIN(first + 20, (BASE >> PAGE_SHIFT) + PAGES);
+
+			excache_drop(as->anon, first, end);
+			object_clear_stored(as->anon, first, end);
+			fake_drop(as->anon->id, first << PAGE_SHIFT, (end - first) << PAGE_SHIFT);
+			memset(&want[page], 0, (end - first) * sizeof(want[0]));
+		}
+		if (i % 700 == 699)
+			fake_recall(1 + i / 700 % FAKE_NODES, i / 700 % 2);
+		fake_read_fail_every(i / 4000 % 2 ? 7 : 0);
+	}
+	fake_counts(&c);
+	EXPECT_GT(t, c.reads, 2000);
+	EXPECT_GT(t, c.reads_failed, 100);
+	EXPECT_GT(t, c.fetches, c.reads_failed);
+	aspace_put(as);
+	fake_settle();
+	EXPECT_EQ(t, excache_free_count(), excache_line_count());
+}
+
 static const struct ktest_case cases[] = {
-	KTEST(a_place_is_what_was_told), KTEST(what_is_revoked_stays_so),
-	KTEST(the_dead_are_not_kept),    KTEST(an_owner_cannot_fill_the_heap),
-	KTEST(what_fails_is_left),       { 0 },
+	KTEST(a_place_is_what_was_told),
+	KTEST(what_is_revoked_stays_so),
+	KTEST(the_dead_are_not_kept),
+	KTEST(an_owner_cannot_fill_the_heap),
+	KTEST(what_fails_is_left),
+	KTEST(reads_bring_the_newest),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "excache.places", .cases = cases };
 KTEST_SUITE(suite);
