@@ -5,6 +5,7 @@ ipc-objs := monitors/processor/account/account.o monitors/processor/ipc/futex.o 
 	fs/lock/lock_set.o fs/lock/lock_tree.o monitors/processor/client/file_locks.o \
 	monitors/processor/ipc/filelock.o monitors/processor/ipc/filelock_remote.o \
 	monitors/proto/ps_lock.o monitors/proto/types.o monitors/storage/locks.o \
+	monitors/processor/ipc/ipc_ns.o monitors/processor/ns/ns.o \
 	monitors/processor/ipc/msg.o monitors/processor/ipc/sem.o \
 	monitors/processor/ipc/sem_undo.o monitors/processor/ipc/sysv.o \
 	monitors/processor/ipc/pipe.o monitors/processor/ipc/pipe_limit.o \

@@ -7,14 +7,40 @@
 
 #include <abi/ipc.h>
 #include <kernel/thread.h>
+#include <lib/err.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
 #include <processor/account/account.h>
-#include <processor/ipc/sysv.h>
+#include <processor/ipc/ipc_ns.h>
+#include <processor/ns/ns.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
 #include "ipc_fake.h"
+
+/* --- namespaces, without files, segments and queues of POSIX ------------------------------- */
+
+static struct ns *fake_ipc_ns; /* that of all tasks; NULL: the first one */
+
+struct ns *ns_current(enum ns_kind kind)
+{
+	return fake_ipc_ns ? fake_ipc_ns : ipc_first;
+}
+
+static void release_ns(struct inode *inode)
+{
+	struct ns *ns = ns_of_inode(inode);
+
+	ns->free(ns);
+}
+
+const struct inode_ops nsfs_inode_ops = { .name = "namespace", .release = release_ns };
+struct fs_type nsfs_type = { .name = "nsfs" };
+const struct sysv_ops shm_ops;
+
+void mqueue_end(struct ipc_ns *ns)
+{
+}
 
 static long semget(int32_t key, int nr, int flags)
 {
@@ -91,21 +117,21 @@ static void an_old_id_names_nothing(struct ktest *t)
 
 static void limits_hold(struct ktest *t)
 {
-	const struct sysv_limits before = sysv_limits;
+	const struct sysv_limits before = *sysv_limits();
 	long ids[3];
 
 	fake_task(0);
-	sysv_limits.semmni = 2;
-	sysv_limits.semmns = 10;
+	sysv_limits()->semmni = 2;
+	sysv_limits()->semmns = 10;
 	ids[0] = semget(IPC_PRIVATE, 6, 0600);
 	EXPECT_EQ(t, semget(IPC_PRIVATE, 5, 0600), -ENOSPC);
 	ids[1] = semget(IPC_PRIVATE, 4, 0600);
 	EXPECT_TRUE(t, ids[0] >= 0 && ids[1] >= 0);
-	sysv_limits.semmns = 1000;
+	sysv_limits()->semmns = 1000;
 	EXPECT_EQ(t, semget(IPC_PRIVATE, 1, 0600), -ENOSPC);
 	EXPECT_EQ(t, semctl(ids[0], 0, IPC_RMID, 0), 0);
 	EXPECT_EQ(t, semctl(ids[1], 0, IPC_RMID, 0), 0);
-	sysv_limits = before;
+	*sysv_limits() = before;
 }
 
 static void the_next_id_is_chosen(struct ktest *t)
@@ -115,12 +141,12 @@ static void the_next_id_is_chosen(struct ktest *t)
 
 	fake_task(0);
 	usual = semget(IPC_PRIVATE, 1, 0600);
-	sysv_next_ids.sem = want;
+	sysv_next_ids()->sem = want;
 	ids[0] = semget(IPC_PRIVATE, 1, 0600);
 	EXPECT_EQ(t, ids[0], want);
-	EXPECT_EQ(t, sysv_next_ids.sem, -1);
+	EXPECT_EQ(t, sysv_next_ids()->sem, -1);
 	/* Taken: the place behind it, of the same round. */
-	sysv_next_ids.sem = want;
+	sysv_next_ids()->sem = want;
 	ids[1] = semget(IPC_PRIVATE, 1, 0600);
 	EXPECT_EQ(t, ids[1], want + 1);
 	ids[2] = semget(IPC_PRIVATE, 1, 0600);
@@ -305,11 +331,52 @@ static void messages_are_charged(struct ktest *t)
 	kmem_account_set_limits(UINT64_MAX, 0);
 }
 
+/* Namespaces have keys and ids of their own, and one that ends takes all of its objects along. */
+static void the_end_of_a_namespace_takes_all(struct ktest *t)
+{
+	const struct linux_sembuf up = { .op = 1, .flg = SEM_UNDO };
+	struct text m = { .type = 1 };
+	struct kmem_account *a;
+	struct ns *ns;
+	long outside, set, queue;
+
+	a = fake_account = kmem_account_create();
+	fake_task(0);
+	outside = semget(7, 1, IPC_CREAT | 0600);
+	EXPECT_TRUE(t, outside >= 0);
+	ns = ipc_make(ipc_first);
+	ASSERT_FALSE(t, IS_ERR(ns));
+	fake_ipc_ns = ns;
+	EXPECT_EQ(t, semget(7, 1, 0600), -ENOENT);
+	set = semget(7, 2, IPC_CREAT | 0600);
+	queue = msgget();
+	EXPECT_EQ(t, set, 0);
+	EXPECT_EQ(t, queue, 0);
+	EXPECT_EQ(t, semop(set, &up, 1), 0);
+	EXPECT_EQ(t, msgsnd(queue, &m, sizeof(m.text), 0), 0);
+	ns_put(ns);
+	fake_ipc_ns = NULL;
+	/* The list of what is to be taken back has the set, and that the namespace's memory. */
+	EXPECT_TRUE(t, kmem_charged(a) > 0);
+	sem_undos_put(task_current());
+	EXPECT_EQ(t, semctl(outside, 0, GETVAL, 0), 0);
+	EXPECT_EQ(t, semctl(outside, 0, IPC_RMID, 0), 0);
+	EXPECT_EQ(t, kmem_charged(a), 0);
+	fake_account = NULL;
+	fake_task(0);
+	kmem_account_put(a);
+}
+
 static const struct ktest_case sysv_cases[] = {
-	KTEST(an_old_id_names_nothing),       KTEST(limits_hold),
-	KTEST(the_next_id_is_chosen),         KTEST(philosophers_eat),
-	KTEST(the_last_of_a_list_takes_back), KTEST(messages_arrive_in_order),
-	KTEST(messages_are_charged),          { 0 },
+	KTEST(an_old_id_names_nothing),
+	KTEST(limits_hold),
+	KTEST(the_next_id_is_chosen),
+	KTEST(philosophers_eat),
+	KTEST(the_last_of_a_list_takes_back),
+	KTEST(messages_arrive_in_order),
+	KTEST(messages_are_charged),
+	KTEST(the_end_of_a_namespace_takes_all),
+	{ 0 },
 };
 static const struct ktest_suite sysv_suite = { .name = "ipc.sysv", .cases = sysv_cases };
 KTEST_SUITE(sysv_suite);

@@ -2,8 +2,9 @@
 /*
  * POSIX message queues: names, limits, descriptors, system calls.
  *
- * Locking:	names_lock (RANK_MONITOR) guards the names and the numbers of queues and of their
- *		bytes for each user. A queue's lock is not held then.
+ * Locking:	names_lock (RANK_MONITOR) guards the names and numbers of the queues of all
+ *		namespaces, and the numbers and bytes of those of each user, in all of them. A
+ *		queue's lock is not held then.
  * Limits:	/proc/sys/fs/mqueue, and RLIMIT_MSGQUEUE for each user as Linux counts it. A queue
  *		is charged to the program that makes it, a message to the one that sends it: ENOMEM.
  *		The queues are this processor's. There is no file system of them.
@@ -24,20 +25,13 @@
 #include <processor/vfs/path.h>
 #include <processor/vfs/uio.h>
 
+#include "ipc_ns.h"
 #include "mqueue_private.h"
 
 #define NAME_MAX_LEN 255
 #define MSG_COST     48u /* of each message and each priority, by Linux's count */
 #define FILE_SIZE    80  /* of what read() answers, at most; what stat() answers */
 #define MQUEUE_MAGIC 0x19800202u
-
-struct mqueue_limits mqueue_limits = {
-	.queues_max = 256,
-	.msg_max = 10,
-	.msgsize_max = 8192,
-	.msg_default = 10,
-	.msgsize_default = 8192,
-};
 
 struct mq_user { /* one that has a queue */
 	struct list_head link;
@@ -47,9 +41,7 @@ struct mq_user { /* one that has a queue */
 };
 
 static struct mutex names_lock = MUTEX_INIT(names_lock, "mqueue.names", RANK_MONITOR);
-static struct rb_root names __guarded_by(&names_lock);
-static LIST_HEAD(users);                             /* names_lock */
-static uint32_t nr_queues __guarded_by(&names_lock); /* those without a name too */
+static LIST_HEAD(users); /* names_lock */
 static uint64_t last_ino __guarded_by(&names_lock);
 
 /* --- users --------------------------------------------------------------------------- */
@@ -98,7 +90,7 @@ static struct mqueue *find_locked(const char *name) __must_hold(&names_lock)
 	struct rb_node *n;
 
 	assert_mutex_held(&names_lock);
-	n = names.node;
+	n = ipc_ns_current()->mq_names.node;
 	while (n) {
 		struct mqueue *q = rb_entry(n, struct mqueue, by_name);
 		const int order = strcmp(name, q->name);
@@ -121,23 +113,44 @@ static void mqueue_put(struct mqueue *q)
 	mq_notify_removed(&n);
 	mqueue_empty(q);
 	mutex_lock(&names_lock);
-	nr_queues--;
+	q->ns->nr_mqueues--;
 	user_put_locked(q->user, q->charged);
 	mutex_unlock(&names_lock);
+	ipc_ns_release(q->ns);
 	kmem_free(q->name);
 	kmem_free(q);
+}
+
+void mqueue_end(struct ipc_ns *ns)
+{
+	struct rb_node *n;
+	struct mqueue *q;
+
+	do {
+		mutex_lock(&names_lock);
+		n = rb_first(&ns->mq_names);
+		q = n ? rb_entry(n, struct mqueue, by_name) : NULL;
+		if (q) {
+			rb_erase(&q->by_name, &ns->mq_names);
+			WRITE_ONCE(q->unlinked, true);
+		}
+		mutex_unlock(&names_lock);
+		if (q)
+			mqueue_put(q); /* the name's */
+	} while (q);
 }
 
 /* 0, or -EINVAL, -EOVERFLOW. @attr NULL: the defaults. */
 static int check_size(const struct linux_mq_attr *attr, struct mqueue *q)
 {
+	const struct mqueue_limits *limits = mqueue_limits();
 	const bool root = capable(CAP_SYS_RESOURCE);
-	const uint32_t max = READ_ONCE(mqueue_limits.msg_max);
-	const uint32_t max_size = READ_ONCE(mqueue_limits.msgsize_max);
+	const uint32_t max = READ_ONCE(limits->msg_max);
+	const uint32_t max_size = READ_ONCE(limits->msgsize_max);
 
 	if (!attr) {
-		q->max_msg = MIN(max, READ_ONCE(mqueue_limits.msg_default));
-		q->msg_size = MIN(max_size, READ_ONCE(mqueue_limits.msgsize_default));
+		q->max_msg = MIN(max, READ_ONCE(limits->msg_default));
+		q->msg_size = MIN(max_size, READ_ONCE(limits->msgsize_default));
 	} else {
 		if (attr->maxmsg <= 0 || attr->msgsize <= 0 ||
 		    attr->maxmsg > (root ? MQUEUE_HARD_MSG : max) ||
@@ -155,17 +168,19 @@ static int check_size(const struct linux_mq_attr *attr, struct mqueue *q)
 static struct mqueue *make_locked(const char *name, uint32_t mode, const struct linux_mq_attr *attr)
 	__must_hold(&names_lock)
 {
+	struct ipc_ns *ns = ipc_ns_current();
 	struct mqueue *q;
 	struct rb_node *there;
 	int err;
 
 	assert_mutex_held(&names_lock);
-	if (nr_queues >= READ_ONCE(mqueue_limits.queues_max) && !capable(CAP_SYS_RESOURCE))
+	if (ns->nr_mqueues >= READ_ONCE(ns->mq_limits.queues_max) && !capable(CAP_SYS_RESOURCE))
 		return ERR_PTR(-ENOSPC);
 	q = kmem_alloc(kmem_current(), sizeof(*q));
 	if (!q)
 		return ERR_PTR(-ENOMEM);
 	mqueue_init(q);
+	q->ns = ns;
 	err = check_size(attr, q);
 	if (err)
 		goto out_free;
@@ -187,9 +202,10 @@ static struct mqueue *make_locked(const char *name, uint32_t mode, const struct 
 	q->uid = cred_current()->fsuid;
 	q->gid = cred_current()->fsgid;
 	q->ino = ++last_ino;
-	there = rb_insert(&q->by_name, &names, cmp_names);
+	there = rb_insert(&q->by_name, &ns->mq_names, cmp_names);
 	ASSERT(!there);
-	nr_queues++;
+	ns->nr_mqueues++;
+	ipc_ns_hold(ns);
 	return q;
 
 out_free:
@@ -415,7 +431,7 @@ long sys_mq_unlink(const struct syscall_args *args)
 		q = find_locked(name);
 		err = q ? may_unlink(q) : -ENOENT;
 		if (!err) {
-			rb_erase(&q->by_name, &names);
+			rb_erase(&q->by_name, &q->ns->mq_names);
 			WRITE_ONCE(q->unlinked, true);
 		}
 		mutex_unlock(&names_lock);

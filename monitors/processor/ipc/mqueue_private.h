@@ -20,6 +20,7 @@
 #include "mqueue.h"
 
 struct file;
+struct ipc_ns;
 struct mq_user;
 struct sock_msg;
 
@@ -48,6 +49,7 @@ struct mqueue {
 	struct rb_node by_name;
 	char *name; /* const */
 	bool unlinked;
+	struct ipc_ns *ns;    /* const, held: where its name is, or was */
 	struct mq_user *user; /* const, as the next ones */
 	uint64_t charged;
 	uint64_t ino;

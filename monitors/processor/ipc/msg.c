@@ -20,6 +20,7 @@
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
+#include "ipc_ns.h"
 #include "sysv_private.h"
 
 #define READS  0444u
@@ -48,10 +49,19 @@ static struct sysv *queue_make(const void *arg);
 static int queue_fits(const struct sysv *obj, const void *arg);
 static void queue_free(struct sysv *obj);
 
-static struct sysv_kind queues = SYSV_KIND_INIT(queues, &sysv_limits.msgmni, &sysv_next_ids.msg,
-						queue_make, queue_fits, queue_free);
+static void queue_end(struct sysv *obj);
 
-static uint64_t messages_of_all, bytes_of_all; /* atomic */
+const struct sysv_ops msg_ops = {
+	.make = queue_make,
+	.fits = queue_fits,
+	.remove = queue_end,
+	.free = queue_free,
+};
+
+static struct sysv_kind *queues(void)
+{
+	return &ipc_ns_current()->msg;
+}
 
 /* --- making and the end ---------------------------------------------------------------------- */
 
@@ -70,7 +80,7 @@ static struct sysv *queue_make(const void *arg)
 	list_init(&q->messages);
 	waitqueue_init(&q->senders);
 	waitqueue_init(&q->receivers);
-	q->max_bytes = READ_ONCE(sysv_limits.msgmnb);
+	q->max_bytes = READ_ONCE(sysv_limits()->msgmnb);
 	return &q->common;
 }
 
@@ -79,10 +89,12 @@ static int queue_fits(const struct sysv *obj, const void *arg)
 	return 0;
 }
 
-static void count_all(int64_t nr, int64_t bytes)
+static void count_all(struct msg_queue *q, int64_t nr, int64_t bytes)
 {
-	__atomic_add_fetch(&messages_of_all, (uint64_t)nr, __ATOMIC_RELAXED);
-	__atomic_add_fetch(&bytes_of_all, (uint64_t)bytes, __ATOMIC_RELAXED);
+	struct ipc_ns *ns = q->common.kind->ns;
+
+	__atomic_add_fetch(&ns->nr_messages, (uint64_t)nr, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&ns->message_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
 }
 
 static void queue_free(struct sysv *obj)
@@ -92,7 +104,7 @@ static void queue_free(struct sysv *obj)
 
 	lock_not_needed(&q->lock, "the last reference is gone");
 	list_for_each_entry_safe(m, next, &q->messages, link) {
-		count_all(-1, -(int64_t)m->len);
+		count_all(q, -1, -(int64_t)m->len);
 		list_del(&m->link);
 		kmem_free(m);
 	}
@@ -102,7 +114,7 @@ static void queue_free(struct sysv *obj)
 /* msgget(key, flags) */
 long sys_msgget(const struct syscall_args *args)
 {
-	return sysv_get(&queues, (int32_t)args->a[0], (int)args->a[1], NULL);
+	return sysv_get(queues(), (int32_t)args->a[0], (int)args->a[1], NULL);
 }
 
 /* 0: @q is locked, and it is there. */
@@ -132,6 +144,18 @@ static int wait_change(struct msg_queue *q, struct waitqueue *wq, uint64_t seen)
 	return wait_event_interruptible(wq, READ_ONCE(q->changes) != seen) ? -ERESTARTNOHAND : 0;
 }
 
+static void queue_end(struct sysv *obj)
+{
+	struct msg_queue *q = queue_of(obj);
+
+	mutex_lock(&q->lock);
+	if (sysv_remove(obj)) {
+		changed_locked(q, &q->senders);
+		changed_locked(q, &q->receivers);
+	}
+	mutex_unlock(&q->lock);
+}
+
 /* --- msgsnd ---------------------------------------------------------------------------------- */
 
 /* 0: @m is in the queue; 1: it has to wait until q->changes is not *@seen. */
@@ -150,7 +174,7 @@ static int try_send(struct msg_queue *q, struct message *m, bool wait, uint64_t 
 		q->bytes += m->len;
 		q->stime = sysv_now();
 		q->lspid = sysv_pid();
-		count_all(1, (int64_t)m->len);
+		count_all(q, 1, (int64_t)m->len);
 		changed_locked(q, &q->receivers);
 	} else {
 		ret = wait ? 1 : -EAGAIN;
@@ -161,7 +185,7 @@ static int try_send(struct msg_queue *q, struct message *m, bool wait, uint64_t 
 
 static int send(int id, struct message *m, bool wait)
 {
-	struct sysv *obj = sysv_find(&queues, id, 0);
+	struct sysv *obj = sysv_find(queues(), id, 0);
 	struct msg_queue *q;
 	uint64_t seen = 0;
 	int ret;
@@ -188,7 +212,7 @@ long sys_msgsnd(const struct syscall_args *args)
 
 	if (get_user_u64(&type, (const void __user *)umsg))
 		return -EFAULT;
-	if (len > READ_ONCE(sysv_limits.msgmax) || (int)args->a[0] < 0 || (int64_t)type < 1)
+	if (len > READ_ONCE(sysv_limits()->msgmax) || (int)args->a[0] < 0 || (int64_t)type < 1)
 		return -EINVAL;
 	m = kmem_alloc(kmem_current(), sizeof(*m) + len);
 	if (!m)
@@ -264,7 +288,7 @@ static int take_locked(struct msg_queue *q, struct message *m, const struct rece
 	q->bytes -= m->len;
 	q->rtime = sysv_now();
 	q->lrpid = sysv_pid();
-	count_all(-1, -(int64_t)m->len);
+	count_all(q, -1, -(int64_t)m->len);
 	changed_locked(q, &q->senders);
 	*out = m;
 	return 0;
@@ -295,7 +319,7 @@ static int try_receive(struct msg_queue *q, const struct receive *r, struct mess
 
 static int receive(int id, const struct receive *r, struct message **out)
 {
-	struct sysv *obj = sysv_find(&queues, id, 0);
+	struct sysv *obj = sysv_find(queues(), id, 0);
 	struct msg_queue *q;
 	uint64_t seen = 0;
 	int ret;
@@ -335,7 +359,7 @@ long sys_msgrcv(const struct syscall_args *args)
 	if ((int)args->a[0] < 0 || (int64_t)args->a[2] < 0)
 		return -EINVAL;
 	if (r.flags & MSG_COPY) {
-		const size_t len = MIN(r.size, READ_ONCE(sysv_limits.msgmax));
+		const size_t len = MIN(r.size, READ_ONCE(sysv_limits()->msgmax));
 
 		if ((r.flags & MSG_EXCEPT) || !(r.flags & IPC_NOWAIT))
 			return -EINVAL;
@@ -372,7 +396,7 @@ static void queue_fill(struct msg_queue *q, struct linux_msqid64_ds *ds)
 
 bool msg_next(uint32_t *index, struct linux_msqid64_ds *ds)
 {
-	struct sysv *obj = sysv_next(&queues, index);
+	struct sysv *obj = sysv_next(queues(), index);
 
 	if (!obj)
 		return false;
@@ -383,10 +407,11 @@ bool msg_next(uint32_t *index, struct linux_msqid64_ds *ds)
 
 static long msg_info(int cmd, uint64_t to)
 {
+	struct ipc_ns *ns = ipc_ns_current();
 	struct linux_msginfo info = {
-		.msgmax = (int)READ_ONCE(sysv_limits.msgmax),
-		.msgmnb = (int)READ_ONCE(sysv_limits.msgmnb),
-		.msgmni = (int)READ_ONCE(sysv_limits.msgmni),
+		.msgmax = (int)READ_ONCE(sysv_limits()->msgmax),
+		.msgmnb = (int)READ_ONCE(sysv_limits()->msgmnb),
+		.msgmni = (int)READ_ONCE(sysv_limits()->msgmni),
 		.msgpool = 32000 * 16,
 		.msgmap = 16384,
 		.msgtql = 16384,
@@ -395,11 +420,11 @@ static long msg_info(int cmd, uint64_t to)
 	};
 	int nr, highest;
 
-	sysv_count(&queues, &nr, &highest);
+	sysv_count(queues(), &nr, &highest);
 	if (cmd == MSG_INFO) {
 		info.msgpool = nr;
-		info.msgmap = (int)__atomic_load_n(&messages_of_all, __ATOMIC_RELAXED);
-		info.msgtql = (int)__atomic_load_n(&bytes_of_all, __ATOMIC_RELAXED);
+		info.msgmap = (int)__atomic_load_n(&ns->nr_messages, __ATOMIC_RELAXED);
+		info.msgtql = (int)__atomic_load_n(&ns->message_bytes, __ATOMIC_RELAXED);
 	}
 	return copy_to_user((void __user *)to, &info, sizeof(info)) ? -EFAULT : highest;
 }
@@ -412,9 +437,9 @@ static long msg_stat(int cmd, int nr, uint64_t to)
 	int id = 0;
 
 	if (cmd == IPC_STAT)
-		obj = sysv_find(&queues, nr, mode);
+		obj = sysv_find(queues(), nr, mode);
 	else
-		obj = sysv_find_index(&queues, nr, mode, &id);
+		obj = sysv_find_index(queues(), nr, mode, &id);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	queue_fill(queue_of(obj), &ds);
@@ -428,7 +453,7 @@ static int set_locked(struct msg_queue *q, const struct linux_msqid64_ds *ds) __
 
 	assert_mutex_held(&q->lock);
 	err = sysv_check_owner(&q->common);
-	if (!err && ds->qbytes > READ_ONCE(sysv_limits.msgmnb) && !capable(CAP_SYS_RESOURCE))
+	if (!err && ds->qbytes > READ_ONCE(sysv_limits()->msgmnb) && !capable(CAP_SYS_RESOURCE))
 		err = -EPERM;
 	if (!err)
 		err = sysv_set(&q->common, &ds->perm);
@@ -446,7 +471,7 @@ static long msg_change(int cmd, int id, uint64_t from)
 
 	if (cmd == IPC_SET && copy_from_user(&ds, (const void __user *)from, sizeof(ds)))
 		return -EFAULT;
-	obj = sysv_find(&queues, id, 0);
+	obj = sysv_find(queues(), id, 0);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	q = queue_of(obj);

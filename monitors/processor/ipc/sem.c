@@ -24,6 +24,8 @@
 #include <processor/process/timespec.h>
 #include <processor/syscall/syscall.h>
 
+#include "ipc_ns.h"
+
 #define READS  0444u
 #define ALTERS 0222u
 
@@ -31,27 +33,37 @@ static struct sysv *set_make(const void *arg);
 static int set_fits(const struct sysv *obj, const void *arg);
 static void set_free(struct sysv *obj);
 
-static struct sysv_kind sets =
-	SYSV_KIND_INIT(sets, &sysv_limits.semmni, &sysv_next_ids.sem, set_make, set_fits, set_free);
+static void set_end(struct sysv *obj);
 
-static uint64_t sems_of_all; /* atomic */
+const struct sysv_ops sem_ops = {
+	.make = set_make,
+	.fits = set_fits,
+	.remove = set_end,
+	.free = set_free,
+};
+
+static struct sysv_kind *sets(void)
+{
+	return &ipc_ns_current()->sem;
+}
 
 /* --- making and the end ---------------------------------------------------------------------- */
 
 static struct sysv *set_make(const void *arg)
 {
 	const uint32_t nr = *(const uint32_t *)arg;
+	struct ipc_ns *ns = ipc_ns_current();
 	struct sem_set *set;
 
 	if (!nr)
 		return ERR_PTR(-EINVAL);
 	/* names is held: nobody else adds some. */
-	if (__atomic_load_n(&sems_of_all, __ATOMIC_RELAXED) + nr > READ_ONCE(sysv_limits.semmns))
+	if (__atomic_load_n(&ns->nr_sems, __ATOMIC_RELAXED) + nr > READ_ONCE(ns->limits.semmns))
 		return ERR_PTR(-ENOSPC);
 	set = kmem_alloc(kmem_current(), sizeof(*set) + nr * sizeof(set->sems[0]));
 	if (!set)
 		return ERR_PTR(-ENOMEM);
-	__atomic_add_fetch(&sems_of_all, nr, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&ns->nr_sems, nr, __ATOMIC_RELAXED);
 	mutex_init(&set->lock, "sem", RANK_SYSV);
 	list_init(&set->waiting);
 	list_init(&set->undos);
@@ -72,7 +84,7 @@ static void set_free(struct sysv *obj)
 
 	lock_not_needed(&set->lock, "the last reference is gone");
 	ASSERT(list_empty(&set->waiting) && list_empty(&set->undos));
-	__atomic_sub_fetch(&sems_of_all, set->nr, __ATOMIC_RELAXED);
+	__atomic_sub_fetch(&obj->kind->ns->nr_sems, set->nr, __ATOMIC_RELAXED);
 	kmem_free(set);
 }
 
@@ -82,15 +94,15 @@ long sys_semget(const struct syscall_args *args)
 	const int nr = (int)args->a[1];
 	const uint32_t arg = (uint32_t)nr;
 
-	if (nr < 0 || (uint64_t)nr > READ_ONCE(sysv_limits.semmsl))
+	if (nr < 0 || (uint64_t)nr > READ_ONCE(sysv_limits()->semmsl))
 		return -EINVAL;
-	return sysv_get(&sets, (int32_t)args->a[0], (int)args->a[2], &arg);
+	return sysv_get(sets(), (int32_t)args->a[0], (int)args->a[2], &arg);
 }
 
 /* The set, referenced and locked. ERR_PTR */
 static struct sem_set *set_lock(int id, uint32_t mode) __no_lock_analysis("returns it locked")
 {
-	struct sysv *obj = sysv_find(&sets, id, mode);
+	struct sysv *obj = sysv_find(sets(), id, mode);
 	struct sem_set *set;
 	int err;
 
@@ -215,6 +227,16 @@ static void set_ended_locked(struct sem_set *set) __must_hold(&set->lock)
 		finish_locked(set, call, -EIDRM);
 }
 
+static void set_end(struct sysv *obj)
+{
+	struct sem_set *set = sem_set_of(obj);
+
+	mutex_lock(&set->lock);
+	if (sysv_remove(obj))
+		set_ended_locked(set);
+	mutex_unlock(&set->lock);
+}
+
 static long wait_for(struct sem_set *set, struct sem_call *call, uint64_t deadline)
 	__must_hold(&set->lock)
 {
@@ -272,7 +294,7 @@ static long semop(int id, uint64_t uops, uint64_t nr, uint64_t deadline)
 	struct sem_call call = { .nr = (uint32_t)nr, .pid = sysv_pid() };
 	long ret;
 
-	if (nr > READ_ONCE(sysv_limits.semopm))
+	if (nr > READ_ONCE(sysv_limits()->semopm))
 		return -E2BIG;
 	if (nr < 1 || id < 0)
 		return -EINVAL;
@@ -304,7 +326,7 @@ long sys_semtimedop(const struct syscall_args *args)
 	const int err = user_timeout_get(args->a[3], &deadline);
 
 	/* As Linux: of a time that is none the number of operations is told first. */
-	if (err && (err != -EINVAL || (uint32_t)args->a[2] <= READ_ONCE(sysv_limits.semopm)))
+	if (err && (err != -EINVAL || (uint32_t)args->a[2] <= READ_ONCE(sysv_limits()->semopm)))
 		return err;
 	return semop((int)args->a[0], args->a[1], (uint32_t)args->a[2], deadline);
 }
@@ -322,7 +344,7 @@ static void set_fill(struct sem_set *set, struct linux_semid64_ds *ds)
 
 bool sem_next(uint32_t *index, struct linux_semid64_ds *ds)
 {
-	struct sysv *obj = sysv_next(&sets, index);
+	struct sysv *obj = sysv_next(sets(), index);
 
 	if (!obj)
 		return false;
@@ -334,10 +356,10 @@ bool sem_next(uint32_t *index, struct linux_semid64_ds *ds)
 static long sem_info(int cmd, uint64_t to)
 {
 	struct linux_seminfo info = {
-		.semmni = (int)READ_ONCE(sysv_limits.semmni),
-		.semmns = (int)READ_ONCE(sysv_limits.semmns),
-		.semmsl = (int)READ_ONCE(sysv_limits.semmsl),
-		.semopm = (int)READ_ONCE(sysv_limits.semopm),
+		.semmni = (int)READ_ONCE(sysv_limits()->semmni),
+		.semmns = (int)READ_ONCE(sysv_limits()->semmns),
+		.semmsl = (int)READ_ONCE(sysv_limits()->semmsl),
+		.semopm = (int)READ_ONCE(sysv_limits()->semopm),
 		.semvmx = SEM_VALUE_MAX,
 		.semmnu = 1024000000,
 		.semmap = 1024000000,
@@ -347,10 +369,10 @@ static long sem_info(int cmd, uint64_t to)
 	};
 	int nr, highest;
 
-	sysv_count(&sets, &nr, &highest);
+	sysv_count(sets(), &nr, &highest);
 	if (cmd == SEM_INFO) {
 		info.semusz = nr;
-		info.semaem = (int)__atomic_load_n(&sems_of_all, __ATOMIC_RELAXED);
+		info.semaem = (int)__atomic_load_n(&ipc_ns_current()->nr_sems, __ATOMIC_RELAXED);
 	}
 	return copy_to_user((void __user *)to, &info, sizeof(info)) ? -EFAULT : highest;
 }
@@ -363,9 +385,9 @@ static long sem_stat(int cmd, int nr, uint64_t to)
 	int id = 0;
 
 	if (cmd == IPC_STAT)
-		obj = sysv_find(&sets, nr, mode);
+		obj = sysv_find(sets(), nr, mode);
 	else
-		obj = sysv_find_index(&sets, nr, mode, &id);
+		obj = sysv_find_index(sets(), nr, mode, &id);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	set_fill(sem_set_of(obj), &ds);
@@ -420,9 +442,9 @@ static void set_value_locked(struct sem_set *set, uint32_t num, int value) __mus
 static void set_touched_locked(struct sem_set *set) __must_hold(&set->lock)
 {
 	assert_mutex_held(&set->lock);
-	spin_lock(&sets.lock);
+	spin_lock(&set->common.kind->lock);
 	set->common.ctime = sysv_now();
-	spin_unlock(&sets.lock);
+	spin_unlock(&set->common.kind->lock);
 	sem_changed_locked(set);
 }
 
@@ -490,7 +512,7 @@ static long set_all(struct sem_set *set, uint16_t *values, uint64_t from)
 
 static long sem_all(int id, int cmd, uint64_t where)
 {
-	struct sysv *obj = sysv_find(&sets, id, cmd == GETALL ? READS : ALTERS);
+	struct sysv *obj = sysv_find(sets(), id, cmd == GETALL ? READS : ALTERS);
 	struct sem_set *set;
 	uint16_t *values;
 	long ret = -ENOMEM;
@@ -529,7 +551,7 @@ static long sem_set_perm(int id, uint64_t from)
 
 	if (copy_from_user(&ds, (const void __user *)from, sizeof(ds)))
 		return -EFAULT;
-	obj = sysv_find(&sets, id, 0);
+	obj = sysv_find(sets(), id, 0);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	ret = sysv_set(obj, &ds.perm);

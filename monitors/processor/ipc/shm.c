@@ -7,9 +7,9 @@
  *		is removed goes with the last of them.
  * Locking:	the counts are under the kind's lock, as everything that is common: they change
  *		with aspace.map_lock held.
- * Limits:	shmmni segments, shmmax bytes each, shmall pages of all; memory nodes reserve a
- *		segment's pages unless it is SHM_NORESERVE: ENOMEM. Huge pages: ENOMEM, as on a
- *		Linux that has none in reserve.
+ * Limits:	shmmni segments, shmmax bytes each, shmall pages of all in a namespace; memory
+ *		nodes reserve a segment's pages unless it is SHM_NORESERVE: ENOMEM. Huge pages:
+ *		ENOMEM, as on a Linux that has none in reserve.
  */
 #include <abi/mman.h>
 #include <abi/resource.h>
@@ -27,6 +27,7 @@
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
+#include "ipc_ns.h"
 #include "sysv_private.h"
 
 #define READS  0444u
@@ -49,10 +50,19 @@ static struct sysv *segment_make(const void *arg);
 static int segment_fits(const struct sysv *obj, const void *arg);
 static void segment_free(struct sysv *obj);
 
-static struct sysv_kind segments = SYSV_KIND_INIT(segments, &sysv_limits.shmmni, &sysv_next_ids.shm,
-						  segment_make, segment_fits, segment_free);
+static void segment_end(struct sysv *obj);
 
-static uint64_t pages_of_all; /* atomic */
+const struct sysv_ops shm_ops = {
+	.make = segment_make,
+	.fits = segment_fits,
+	.remove = segment_end,
+	.free = segment_free,
+};
+
+static struct sysv_kind *segments(void)
+{
+	return &ipc_ns_current()->shm;
+}
 
 static struct segment *segment_of(struct sysv *obj)
 {
@@ -72,21 +82,23 @@ struct wanted {
 	int flags;
 };
 
-static int take_pages(uint64_t nr)
+static int take_pages(struct ipc_ns *ns, uint64_t nr)
 {
-	uint64_t old = __atomic_load_n(&pages_of_all, __ATOMIC_RELAXED);
+	uint64_t old = __atomic_load_n(&ns->shm_pages, __ATOMIC_RELAXED);
 
 	do {
-		if (nr > READ_ONCE(sysv_limits.shmall) - MIN(old, READ_ONCE(sysv_limits.shmall)))
+		const uint64_t max = READ_ONCE(ns->limits.shmall);
+
+		if (nr > max - MIN(old, max))
 			return -ENOSPC;
-	} while (!__atomic_compare_exchange_n(&pages_of_all, &old, old + nr, false,
+	} while (!__atomic_compare_exchange_n(&ns->shm_pages, &old, old + nr, false,
 					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	return 0;
 }
 
-static void give_pages(uint64_t nr)
+static void give_pages(struct ipc_ns *ns, uint64_t nr)
 {
-	__atomic_sub_fetch(&pages_of_all, nr, __ATOMIC_RELAXED);
+	__atomic_sub_fetch(&ns->shm_pages, nr, __ATOMIC_RELAXED);
 }
 
 static struct object *make_object(const struct wanted *want)
@@ -108,14 +120,15 @@ static struct object *make_object(const struct wanted *want)
 static struct sysv *segment_make(const void *arg)
 {
 	const struct wanted *want = arg;
+	struct ipc_ns *ns = ipc_ns_current();
 	struct segment *s;
 	int err;
 
-	if (want->size < 1 || want->size > READ_ONCE(sysv_limits.shmmax))
+	if (want->size < 1 || want->size > READ_ONCE(ns->limits.shmmax))
 		return ERR_PTR(-EINVAL);
 	if (want->flags & SHM_HUGETLB)
 		return ERR_PTR(-ENOMEM);
-	err = take_pages(nr_pages(want->size));
+	err = take_pages(ns, nr_pages(want->size));
 	if (err)
 		return ERR_PTR(err);
 	s = kmem_alloc(kmem_current(), sizeof(*s));
@@ -132,7 +145,7 @@ static struct sysv *segment_make(const void *arg)
 	} else {
 		err = -ENOMEM;
 	}
-	give_pages(nr_pages(want->size));
+	give_pages(ns, nr_pages(want->size));
 	return ERR_PTR(err);
 }
 
@@ -149,7 +162,7 @@ static void segment_free(struct sysv *obj)
 
 	ASSERT(!s->nr_attached);
 	object_put(s->object);
-	give_pages(nr_pages(s->size));
+	give_pages(obj->kind->ns, nr_pages(s->size));
 	kmem_free(s);
 }
 
@@ -158,13 +171,13 @@ static int segment_hold(struct segment *s)
 {
 	bool gone;
 
-	spin_lock(&segments.lock);
+	spin_lock(&s->common.kind->lock);
 	gone = s->common.removed;
 	if (!gone) {
 		refcount_inc(&s->common.refs);
 		s->nr_attached++;
 	}
-	spin_unlock(&segments.lock);
+	spin_unlock(&s->common.kind->lock);
 	return gone ? -EIDRM : 0;
 }
 
@@ -173,10 +186,10 @@ static void segment_release(struct segment *s)
 {
 	bool ends;
 
-	spin_lock(&segments.lock);
+	spin_lock(&s->common.kind->lock);
 	ASSERT(s->nr_attached);
 	ends = !--s->nr_attached && (s->common.mode & SHM_DEST);
-	spin_unlock(&segments.lock);
+	spin_unlock(&s->common.kind->lock);
 	if (ends)
 		(void)sysv_remove(&s->common);
 	sysv_put(&s->common);
@@ -188,7 +201,7 @@ static void segment_attached(struct attachable *what, int by)
 	struct segment *s = container_of(what, struct segment, attachable);
 	const int32_t pid = sysv_pid();
 
-	spin_lock(&segments.lock);
+	spin_lock(&s->common.kind->lock);
 	if (pid)
 		s->lpid = pid;
 	if (by > 0) {
@@ -199,7 +212,7 @@ static void segment_attached(struct attachable *what, int by)
 	} else {
 		s->dtime = sysv_now();
 	}
-	spin_unlock(&segments.lock);
+	spin_unlock(&s->common.kind->lock);
 	if (by < 0)
 		segment_release(s);
 }
@@ -211,7 +224,7 @@ long sys_shmget(const struct syscall_args *args)
 				     .size = args->a[1],
 				     .flags = (int)args->a[2] };
 
-	return sysv_get(&segments, want.key, want.flags, &want);
+	return sysv_get(segments(), want.key, want.flags, &want);
 }
 
 /* --- shmat, shmdt ---------------------------------------------------------------------------- */
@@ -258,7 +271,7 @@ long sys_shmat(const struct syscall_args *args)
 		req.prot |= VMA_PROT_EXEC;
 		mode |= RUNS;
 	}
-	obj = sysv_find(&segments, (int)args->a[0], mode);
+	obj = sysv_find(segments(), (int)args->a[0], mode);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	s = segment_of(obj);
@@ -327,18 +340,18 @@ static void segment_fill(struct segment *s, struct linux_shmid64_ds *ds)
 {
 	*ds = (struct linux_shmid64_ds){ .segsz = s->size };
 	sysv_fill(&s->common, &ds->perm, &ds->ctime);
-	spin_lock(&segments.lock);
+	spin_lock(&s->common.kind->lock);
 	ds->atime = s->atime;
 	ds->dtime = s->dtime;
 	ds->cpid = s->cpid;
 	ds->lpid = s->lpid;
 	ds->nattch = s->nr_attached;
-	spin_unlock(&segments.lock);
+	spin_unlock(&s->common.kind->lock);
 }
 
 bool shm_next(uint32_t *index, struct linux_shmid64_ds *ds, uint64_t *pages)
 {
-	struct sysv *obj = sysv_next(&segments, index);
+	struct sysv *obj = sysv_next(segments(), index);
 
 	if (!obj)
 		return false;
@@ -350,29 +363,30 @@ bool shm_next(uint32_t *index, struct linux_shmid64_ds *ds, uint64_t *pages)
 
 static long shm_info(uint64_t to)
 {
+	const struct sysv_limits *limits = sysv_limits();
 	const struct linux_shminfo64 info = {
-		.shmmax = READ_ONCE(sysv_limits.shmmax),
+		.shmmax = READ_ONCE(limits->shmmax),
 		.shmmin = 1,
-		.shmmni = READ_ONCE(sysv_limits.shmmni),
-		.shmseg = READ_ONCE(sysv_limits.shmmni),
-		.shmall = READ_ONCE(sysv_limits.shmall),
+		.shmmni = READ_ONCE(limits->shmmni),
+		.shmseg = READ_ONCE(limits->shmmni),
+		.shmall = READ_ONCE(limits->shmall),
 	};
 	int nr, highest;
 
-	sysv_count(&segments, &nr, &highest);
+	sysv_count(segments(), &nr, &highest);
 	return copy_to_user((void __user *)to, &info, sizeof(info)) ? -EFAULT : highest;
 }
 
 static long shm_used(uint64_t to)
 {
 	struct linux_shm_info info = {
-		.shm_tot = __atomic_load_n(&pages_of_all, __ATOMIC_RELAXED),
+		.shm_tot = __atomic_load_n(&ipc_ns_current()->shm_pages, __ATOMIC_RELAXED),
 	};
 	struct linux_shmid64_ds ds;
 	uint64_t pages;
 	int highest;
 
-	sysv_count(&segments, &info.used_ids, &highest);
+	sysv_count(segments(), &info.used_ids, &highest);
 	for (uint32_t i = 0; shm_next(&i, &ds, &pages); i++)
 		info.shm_rss += pages;
 	return copy_to_user((void __user *)to, &info, sizeof(info)) ? -EFAULT : highest;
@@ -386,9 +400,9 @@ static long shm_stat(int cmd, int nr, uint64_t to)
 	int id = 0;
 
 	if (cmd == IPC_STAT)
-		obj = sysv_find(&segments, nr, mode);
+		obj = sysv_find(segments(), nr, mode);
 	else
-		obj = sysv_find_index(&segments, nr, mode, &id);
+		obj = sysv_find_index(segments(), nr, mode, &id);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	segment_fill(segment_of(obj), &ds);
@@ -397,23 +411,29 @@ static long shm_stat(int cmd, int nr, uint64_t to)
 }
 
 /* Without mappings it goes at once, else with the last of them. */
-static long segment_remove(struct segment *s)
+static void segment_end(struct sysv *obj)
 {
-	const int err = sysv_check_owner(&s->common);
+	struct segment *s = segment_of(obj);
 	bool used;
 
-	if (err)
-		return err;
-	spin_lock(&segments.lock);
+	spin_lock(&s->common.kind->lock);
 	used = s->nr_attached;
 	if (used && !s->common.removed) {
 		s->common.mode |= SHM_DEST;
 		sysv_hide_locked(&s->common);
 	}
-	spin_unlock(&segments.lock);
+	spin_unlock(&s->common.kind->lock);
 	if (!used)
 		(void)sysv_remove(&s->common);
-	return 0;
+}
+
+static long segment_remove(struct segment *s)
+{
+	const int err = sysv_check_owner(&s->common);
+
+	if (!err)
+		segment_end(&s->common);
+	return err;
 }
 
 /* Memory of programs is never swapped out: a segment is locked when that is said of it. */
@@ -422,7 +442,7 @@ static long segment_lock(struct segment *s, bool lock)
 	const struct cred *c = cred_current();
 	long ret = 0;
 
-	spin_lock(&segments.lock);
+	spin_lock(&s->common.kind->lock);
 	if (!capable(CAP_IPC_LOCK)) {
 		if (c->euid != s->common.uid && c->euid != s->common.cuid)
 			ret = -EPERM;
@@ -433,7 +453,7 @@ static long segment_lock(struct segment *s, bool lock)
 		s->common.mode |= SHM_LOCKED;
 	else if (!ret)
 		s->common.mode &= ~(uint32_t)SHM_LOCKED;
-	spin_unlock(&segments.lock);
+	spin_unlock(&s->common.kind->lock);
 	return ret;
 }
 
@@ -445,7 +465,7 @@ static long shm_change(int cmd, int id, uint64_t from)
 
 	if (cmd == IPC_SET && copy_from_user(&ds, (const void __user *)from, sizeof(ds)))
 		return -EFAULT;
-	obj = sysv_find(&segments, id, 0);
+	obj = sysv_find(segments(), id, 0);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	if (cmd == IPC_SET)

@@ -10,24 +10,10 @@
 #include <processor/account/account.h>
 #include <processor/process/process.h>
 
+#include "ipc_ns.h"
 #include "sysv_private.h"
 
 #define SEQ_MAX (INT32_MAX / SYSV_IDS_MAX) /* so that an id is not negative */
-
-struct sysv_limits sysv_limits = {
-	.shmmax = UINT64_MAX - (1u << 24),
-	.shmall = UINT64_MAX - (1u << 24),
-	.shmmni = 4096,
-	.msgmax = 8192,
-	.msgmnb = 16384,
-	.msgmni = 32000,
-	.semmsl = 32000,
-	.semmns = 1024000000,
-	.semopm = 500,
-	.semmni = 32000,
-};
-
-struct sysv_next_ids sysv_next_ids = { .shm = -1, .sem = -1, .msg = -1 };
 
 int64_t sysv_now(void)
 {
@@ -160,14 +146,23 @@ static int take_place_locked(struct sysv_kind *kind, struct sysv *obj) __must_ho
 		return err;
 	}
 	if (next < 0) {
-		if ((uint32_t)place <= kind->last && ++kind->seq > SEQ_MAX)
+		if ((uint32_t)place < kind->behind && ++kind->seq > SEQ_MAX)
 			kind->seq = 0;
-		kind->last = (uint32_t)place;
+		kind->behind = (uint32_t)place + 1;
 	}
 	kind->nr++;
 	obj->index = (uint32_t)place;
 	obj->seq = next < 0 ? kind->seq : (uint32_t)next / SYSV_IDS_MAX;
 	return 0;
+}
+
+/* The namespace that it was made in may have ended before: its memory stays until here. */
+static void free_object(struct sysv *obj)
+{
+	struct sysv_kind *kind = obj->kind;
+
+	kind->ops->free(obj);
+	ipc_ns_release(kind->ns);
 }
 
 /* @obj, which nobody knows, is in the tables, which have its reference. */
@@ -178,6 +173,7 @@ static long publish(struct sysv_kind *kind, struct sysv *obj, int32_t key, int f
 
 	refcount_set(&obj->refs, 1);
 	obj->kind = kind;
+	ipc_ns_hold(kind->ns);
 	spin_lock(&kind->lock);
 	obj->key = key;
 	obj->uid = obj->cuid = c->euid;
@@ -194,7 +190,7 @@ static long publish(struct sysv_kind *kind, struct sysv *obj, int32_t key, int f
 		ret = id_of(obj);
 	spin_unlock(&kind->lock);
 	if (ret < 0)
-		kind->free(obj);
+		free_object(obj);
 	return ret;
 }
 
@@ -208,7 +204,7 @@ static long get_new(struct sysv_kind *kind, int32_t key, int flags, const void *
 	spin_unlock(&kind->lock);
 	if (nr >= READ_ONCE(*kind->max))
 		return -ENOSPC;
-	obj = kind->make(arg);
+	obj = kind->ops->make(arg);
 	return IS_ERR(obj) ? PTR_ERR(obj) : publish(kind, obj, key, flags);
 }
 
@@ -225,7 +221,7 @@ static long get_there(struct sysv_kind *kind, int32_t key, int flags, const void
 	else if ((flags & IPC_CREAT) && (flags & IPC_EXCL))
 		ret = -EEXIST;
 	else
-		ret = kind->fits(obj, arg);
+		ret = kind->ops->fits(obj, arg);
 	if (!ret)
 		ret = allowed_locked(kind, obj, (uint32_t)flags) ? id_of(obj) : -EACCES;
 	spin_unlock(&kind->lock);
@@ -300,7 +296,7 @@ struct sysv *sysv_next(struct sysv_kind *kind, uint32_t *index)
 void sysv_put(struct sysv *obj)
 {
 	if (refcount_dec_and_test(&obj->refs))
-		obj->kind->free(obj);
+		free_object(obj);
 }
 
 void sysv_hide_locked(struct sysv *obj)
@@ -345,6 +341,16 @@ void sysv_fill(struct sysv *obj, struct linux_ipc64_perm *perm, int64_t *ctime)
 	};
 	*ctime = obj->ctime;
 	spin_unlock(&obj->kind->lock);
+}
+
+void sysv_end(struct sysv_kind *kind)
+{
+	struct sysv *obj;
+
+	for (uint32_t at = 0; (obj = sysv_next(kind, &at)); at++) {
+		kind->ops->remove(obj);
+		sysv_put(obj);
+	}
 }
 
 void sysv_count(struct sysv_kind *kind, int *nr, int *highest)

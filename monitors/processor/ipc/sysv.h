@@ -18,7 +18,8 @@ struct sysv_limits {             /* each is read and written as one word */
 	uint64_t msgmax, msgmnb, msgmni; /* bytes of a message, of a new queue; queues */
 	uint64_t semmsl, semmns, semopm, semmni;
 };
-extern struct sysv_limits sysv_limits;
+/* Those of the calling task's namespace. */
+struct sysv_limits *sysv_limits(void);
 /*
  * The id that the next new object of a kind is to get, or one of the same round at the first free
  * place behind it; -1: the usual one. Atomic.
@@ -26,14 +27,14 @@ extern struct sysv_limits sysv_limits;
 struct sysv_next_ids {
 	int32_t shm, sem, msg;
 };
-extern struct sysv_next_ids sysv_next_ids;
+struct sysv_next_ids *sysv_next_ids(void);
 #define SYSV_IDS_MAX 32768u /* of one kind: an id has 15 bits for its place */
 
 /* --- what there is, in the order of places, for /proc/sysvipc -------------------------------- */
 
 /*
- * The first at or behind place *@index, whose place it becomes. False: there is none. The
- * permissions of the calling task do not matter.
+ * The first at or behind place *@index of the calling task's namespace, whose place it becomes.
+ * False: there is none. The permissions of the calling task do not matter.
  */
 bool shm_next(uint32_t *index, struct linux_shmid64_ds *ds, uint64_t *pages) __must_check;
 bool sem_next(uint32_t *index, struct linux_semid64_ds *ds) __must_check;

@@ -2,8 +2,9 @@
 /*
  * Keys, ids and permissions: what shared memory, semaphores and messages have in common.
  *
- * Flow:	a kind has a table of its objects by place and a tree by key. An id is a place and
- *		the number of the table's round, so that an old id does not name a new object.
+ * Flow:	a namespace has one of each kind: a table of its objects by place, and a tree by
+ *		key. An id is a place and the number of the table's round, so that an old id does
+ *		not name a new object.
  * Invariants:	the table holds a reference of each object, and so does each call. An object that
  *		is removed is in no table; what it has goes with the last reference.
  * Locking:	kind.names (RANK_SYSV_NAMES) lets one call at a time make an object for a key;
@@ -22,38 +23,39 @@
 
 #include "sysv.h"
 
+struct ipc_ns;
 struct sysv;
 
+/* Functions of a kind. */
+struct sysv_ops {
+	/* Make an object for sysv_get()'s @arg, with kmem_alloc(); names is held. ERR_PTR. */
+	struct sysv *(*make)(const void *arg);
+	/* Does the object that is there fit @arg? -EINVAL */
+	int (*fits)(const struct sysv *obj, const void *arg);
+	/* The namespace ends: as IPC_RMID, whoever asks. */
+	void (*remove)(struct sysv *obj);
+	void (*free)(struct sysv *obj); /* the last reference is gone */
+};
+extern const struct sysv_ops shm_ops, sem_ops, msg_ops;
+
 struct sysv_kind {
+	const struct sysv_ops *ops; /* const */
+	struct ipc_ns *ns;          /* const */
 	struct mutex names;
 	struct spinlock lock;
 	struct radix_tree table __guarded_by(&lock); /* place -> struct sysv */
 	struct ida places __guarded_by(&lock);
 	struct rb_root keys __guarded_by(&lock); /* those with a key */
 	uint32_t nr __guarded_by(&lock);
-	uint32_t last __guarded_by(&lock); /* place that was given out last */
+	uint32_t behind __guarded_by(&lock); /* the place behind the one that was given out last */
 	uint32_t seq __guarded_by(&lock);
-	const uint64_t *max; /* of sysv_limits */
-	int32_t *next;       /* of sysv_next_ids */
-	/* Make an object for sysv_get()'s @arg, with kmem_alloc(); names is held. ERR_PTR. */
-	struct sysv *(*make)(const void *arg);
-	/* Does the object that is there fit @arg? -EINVAL */
-	int (*fits)(const struct sysv *obj, const void *arg);
-	void (*free)(struct sysv *obj); /* the last reference is gone */
+	const uint64_t *max; /* const: of the namespace's limits */
+	int32_t *next;       /* const: of its next ids */
 };
-
-#define SYSV_KIND_INIT(var, limit, next_id, make_fn, fits_fn, free_fn)     \
-	{ .names = MUTEX_INIT((var).names, "sysv.names", RANK_SYSV_NAMES), \
-	  .lock = SPINLOCK_INIT("sysv", RANK_SPIN_MONITOR),                \
-	  .max = (limit),                                                  \
-	  .next = (next_id),                                               \
-	  .make = (make_fn),                                               \
-	  .fits = (fits_fn),                                               \
-	  .free = (free_fn) }
 
 struct sysv {
 	refcount_t refs;
-	struct sysv_kind *kind; /* const */
+	struct sysv_kind *kind; /* const; its namespace is held */
 	uint32_t index;         /* const once it is in the table */
 	uint32_t seq;           /* const the same way */
 	struct rb_node by_key;  /* kind.lock, as all below */
@@ -84,6 +86,8 @@ bool sysv_remove(struct sysv *obj);
 /* It keeps its id, but no key leads to it (IPC_RMID of a segment in use). */
 void sysv_hide_locked(struct sysv *obj);
 void sysv_fill(struct sysv *obj, struct linux_ipc64_perm *perm, int64_t *ctime);
+/* Its namespace ends: every object is removed, as IPC_RMID would. */
+void sysv_end(struct sysv_kind *kind);
 /* Objects of the kind, and the highest place that is in use (0: none is). */
 void sysv_count(struct sysv_kind *kind, int *nr, int *highest);
 /* Seconds since 1970. */

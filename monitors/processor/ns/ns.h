@@ -104,9 +104,9 @@ static inline struct ns_set *ns_set_get(struct ns_set *s)
 }
 void ns_set_put(struct ns_set *s);
 /* Flags CLONE_NEW* of what a set has and can be made. */
-#define NS_SET_FLAGS (CLONE_NEWCGROUP | CLONE_NEWUTS)
+#define NS_SET_FLAGS (CLONE_NEWCGROUP | CLONE_NEWIPC | CLONE_NEWUTS)
 /*
- * @s, or a copy in which the kinds that @flags name are new: they begin as those in @s. Referenced;
+ * @s, or a copy in which the kinds that @flags name are new, made from those in @s. Referenced;
  * ERR_PTR(-ENOMEM, -ENOSPC).
  */
 struct ns_set *ns_set_make(struct ns_set *s, uint64_t flags);
@@ -116,6 +116,12 @@ struct ns_set *ns_set_with(struct ns_set *s, struct ns *ns);
 struct ns *ns_current(enum ns_kind kind);
 /* That of @p, or of its thread @tid if that is not 0; referenced. ERR_PTR(-ENOENT): it ends. */
 struct ns *ns_of_process(struct process *p, uint32_t tid, enum ns_kind kind);
+
+/* --- IPC ------------------------------------------------------------------------------ */
+
+/* An empty one, with the limits that the first one begins with. ERR_PTR(-ENOMEM, -ENOSPC) */
+struct ns *ipc_make(struct ns *from);
+extern struct ns *const ipc_first;
 
 /* --- UTS: names of the system --------------------------------------------------------- */
 

@@ -14,7 +14,6 @@
 /* Kinds of which there is only the first one, so far. */
 static struct ns pid_first = NS_FIRST_INIT(NS_PID, 0xeffffffcu);
 static struct ns net_first = NS_FIRST_INIT(NS_NET, 0xeffffff9u);
-static struct ns ipc_first = NS_FIRST_INIT(NS_IPC, 0xefffffffu);
 static struct ns cgroup_first = NS_FIRST_INIT(NS_CGROUP, 0xeffffffbu);
 
 /* --- cgroups ------------------------------------------------------------------------- */
@@ -39,20 +38,21 @@ static struct ns *cgroup_copy(struct ns *from)
 
 /* --- sets ---------------------------------------------------------------------------- */
 
-/* Makes a namespace that begins as @from; NULL: the kind has only the first one. ERR_PTR. */
-static struct ns *(*const copiers[NS_KINDS])(struct ns *from) = {
+/* Makes a namespace for one who was in @from; NULL: the kind has only the first one. ERR_PTR. */
+static struct ns *(*const makers[NS_KINDS])(struct ns *from) = {
 	[NS_CGROUP] = cgroup_copy,
+	[NS_IPC] = ipc_make,
 	[NS_UTS] = uts_copy,
 };
 
-/* Not a constant: uts_first is another file's. */
+/* Not a table of constants: some are other files'. */
 static struct ns *first_of(enum ns_kind kind)
 {
 	switch (kind) {
 	case NS_CGROUP:
 		return &cgroup_first;
 	case NS_IPC:
-		return &ipc_first;
+		return ipc_first;
 	case NS_NET:
 		return &net_first;
 	case NS_UTS:
@@ -107,7 +107,7 @@ struct ns_set *ns_set_make(struct ns_set *s, uint64_t flags)
 
 		if (!ns)
 			continue;
-		ns = (flags & ns_kind_flag(k)) ? copiers[k](ns) : ns_get(ns);
+		ns = (flags & ns_kind_flag(k)) ? makers[k](ns) : ns_get(ns);
 		if (IS_ERR(ns)) {
 			ns_set_put(made);
 			return ERR_PTR(PTR_ERR(ns));

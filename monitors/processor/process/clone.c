@@ -8,7 +8,7 @@
  *		one sent to a group reaches either the parent before it forks, or parent and child.
  * Limits:	RLIMIT_NPROC for a user; for everybody, a number of tasks that the kernel's memory
  *		can hold: both answer EAGAIN. A program that has had its share of that memory gets
- *		ENOMEM. No namespaces of users, pids, networks, IPC and time, no cgroups: EINVAL.
+ *		ENOMEM. No namespaces of users, pids, networks and time, no cgroups: EINVAL.
  */
 #define PR_FMT "process: "
 
@@ -411,6 +411,9 @@ static int check_flags(const struct clone_spec *spec)
 	if (f & (CLONE_NEW_NONE | CLONE_INTO_CGROUP))
 		return -EINVAL; /* none of these here */
 	if ((f & CLONE_NEWNS) && (f & CLONE_FS))
+		return -EINVAL;
+	/* Changes of semaphores are taken back in one namespace. */
+	if ((f & CLONE_NEWIPC) && (f & CLONE_SYSVSEM))
 		return -EINVAL;
 	if ((f & CLONE_PIDFD) && (f & (CLONE_THREAD | CLONE_DETACHED)))
 		return -EINVAL;

@@ -51,7 +51,7 @@ void vfork_release(struct task *t);
 uint64_t fork_max_tasks(void);
 
 /* Namespaces that there are not: clone() and unshare() answer EINVAL. */
-#define CLONE_NEW_NONE (CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME)
+#define CLONE_NEW_NONE (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME)
 
 /* Put the objects that an unstarted or ending task shares with others. */
 void task_release_parts(struct task *t);

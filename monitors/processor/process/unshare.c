@@ -20,6 +20,7 @@ struct parts {
 	struct fs_state *fs;
 	struct files *files;
 	struct ns_set *ns;
+	bool undo; /* it takes back what it did to semaphores */
 };
 
 static void parts_put(struct parts *parts)
@@ -49,6 +50,8 @@ static void install(struct parts *parts)
 	struct process *p = process_current();
 	struct task *t = task_current();
 
+	if (parts->undo)
+		sem_undos_put(t);
 	spin_lock(&p->sig_lock);
 	SWAP_IF_THERE(t->fs, parts->fs);
 	SWAP_IF_THERE(t->files, parts->files);
@@ -118,9 +121,8 @@ long sys_unshare(const struct syscall_args *args)
 		parts_put(&parts);
 		return err;
 	}
+	parts.undo = flags & (CLONE_SYSVSEM | CLONE_NEWIPC);
 	install(&parts);
-	if (flags & CLONE_SYSVSEM)
-		sem_undos_put(t);
 	return 0;
 }
 
@@ -162,6 +164,7 @@ static int enter(struct parts *parts, struct ns *ns)
 	if (parts->ns)
 		ns_set_put(parts->ns);
 	parts->ns = set;
+	parts->undo |= ns->kind == NS_IPC;
 	return 0;
 }
 

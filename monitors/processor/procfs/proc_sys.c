@@ -304,7 +304,7 @@ static const struct pseudo_node inotify_nodes[] = {
 #define MQUEUE_LIMIT(name, min, max)                                                            \
 	static SHOW(show_mq_##name)                                                             \
 	{                                                                                       \
-		text_printf(t, "%u\n", READ_ONCE(mqueue_limits.name));                          \
+		text_printf(t, "%u\n", READ_ONCE(mqueue_limits()->name));                       \
 		return 0;                                                                       \
 	}                                                                                       \
 	static int store_mq_##name(const struct pseudo_subject *s, const char *buf, size_t len) \
@@ -314,7 +314,7 @@ static const struct pseudo_node inotify_nodes[] = {
                                                                                                 \
 		if (err || (int64_t)value < (min))                                              \
 			return err ? err : -EINVAL;                                             \
-		WRITE_ONCE(mqueue_limits.name, (uint32_t)value);                                \
+		WRITE_ONCE(mqueue_limits()->name, (uint32_t)value);                             \
 		return 0;                                                                       \
 	}
 

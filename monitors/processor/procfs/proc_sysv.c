@@ -92,21 +92,21 @@ static int store(const char *buf, size_t len, uint64_t max, uint64_t *limit)
 	return err;
 }
 
-#define LIMIT(field, max)                                                                   \
-	SHOW(show_##field)                                                                  \
-	{                                                                                   \
-		text_printf(t, "%llu\n", (unsigned long long)READ_ONCE(sysv_limits.field)); \
-		return 0;                                                                   \
-	}                                                                                   \
-	int store_##field(const struct pseudo_subject *s, const char *buf, size_t len)      \
-	{                                                                                   \
-		return store(buf, len, (max), &sysv_limits.field);                          \
+#define LIMIT(field, max)                                                                      \
+	SHOW(show_##field)                                                                     \
+	{                                                                                      \
+		text_printf(t, "%llu\n", (unsigned long long)READ_ONCE(sysv_limits()->field)); \
+		return 0;                                                                      \
+	}                                                                                      \
+	int store_##field(const struct pseudo_subject *s, const char *buf, size_t len)         \
+	{                                                                                      \
+		return store(buf, len, (max), &sysv_limits()->field);                          \
 	}
 
 #define NEXT_ID(kind)                                                                           \
 	SHOW(show_##kind##_next_id)                                                             \
 	{                                                                                       \
-		text_printf(t, "%d\n", READ_ONCE(sysv_next_ids.kind));                          \
+		text_printf(t, "%d\n", READ_ONCE(sysv_next_ids()->kind));                       \
 		return 0;                                                                       \
 	}                                                                                       \
 	int store_##kind##_next_id(const struct pseudo_subject *s, const char *buf, size_t len) \
@@ -115,7 +115,7 @@ static int store(const char *buf, size_t len, uint64_t max, uint64_t *limit)
 		const int err = text_number(buf, len, INT32_MAX, &id);                          \
                                                                                                 \
 		if (!err)                                                                       \
-			WRITE_ONCE(sysv_next_ids.kind, (int32_t)id);                            \
+			WRITE_ONCE(sysv_next_ids()->kind, (int32_t)id);                         \
 		return err;                                                                     \
 	}
 
@@ -132,10 +132,10 @@ LIMIT(msgmni, SYSV_IDS_MAX)
 SHOW(show_sem_limits)
 {
 	text_printf(t, "%llu\t%llu\t%llu\t%llu\n",
-		    (unsigned long long)READ_ONCE(sysv_limits.semmsl),
-		    (unsigned long long)READ_ONCE(sysv_limits.semmns),
-		    (unsigned long long)READ_ONCE(sysv_limits.semopm),
-		    (unsigned long long)READ_ONCE(sysv_limits.semmni));
+		    (unsigned long long)READ_ONCE(sysv_limits()->semmsl),
+		    (unsigned long long)READ_ONCE(sysv_limits()->semmns),
+		    (unsigned long long)READ_ONCE(sysv_limits()->semopm),
+		    (unsigned long long)READ_ONCE(sysv_limits()->semmni));
 	return 0;
 }
 
@@ -143,8 +143,8 @@ SHOW(show_sem_limits)
 int store_sem_limits(const struct pseudo_subject *s, const char *buf, size_t len)
 {
 	static const uint64_t max[] = { 65536, INT32_MAX, 65536, SYSV_IDS_MAX };
-	uint64_t *const limits[] = { &sysv_limits.semmsl, &sysv_limits.semmns, &sysv_limits.semopm,
-				     &sysv_limits.semmni };
+	uint64_t *const limits[] = { &sysv_limits()->semmsl, &sysv_limits()->semmns,
+				     &sysv_limits()->semopm, &sysv_limits()->semmni };
 	uint64_t values[ARRAY_SIZE(max)];
 	size_t nr = 0;
 

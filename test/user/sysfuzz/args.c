@@ -575,7 +575,7 @@ static long number_kind(struct worker *w, char kind)
 	case '~': /* of unshare() */
 		return ONE_OF(w, CLONE_FS, CLONE_FILES, CLONE_NEWNS, CLONE_SYSVSEM,
 			      CLONE_FS | CLONE_FILES, 0, CLONE_NEWUTS, CLONE_NEWCGROUP,
-			      CLONE_NEWNS | CLONE_NEWUTS) |
+			      CLONE_NEWIPC, CLONE_NEWNS | CLONE_NEWUTS) |
 		       (chance(w, 5) ? flags(w) : 0);
 	case 'J':
 		return ONE_OF(w, 0, 0600, IPC_CREAT | 0666, IPC_CREAT | 0666, IPC_CREAT | 0600,
