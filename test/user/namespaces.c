@@ -12,7 +12,6 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -212,27 +211,27 @@ static void names(void)
 
 static int first; /* the namespace of names that we began in */
 
-/* A child that waits, in a namespace of its own, with a name. */
+/* A child that waits, in a namespace of its own, with a name, until it is killed or we end. */
 static pid_t named_child(const char *name)
 {
-	int ready[2];
+	int ready[2], alive[2];
 	char c;
 	pid_t pid;
 
-	CHECK(pipe(ready) == 0);
+	CHECK(pipe(ready) == 0 && pipe(alive) == 0);
 	fflush(stdout);
 	pid = fork();
 	if (!pid) {
-		CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+		close(alive[1]);
 		CHECK(unshare(CLONE_NEWUTS | CLONE_NEWNS) == 0);
 		CHECK(sethostname(name, strlen(name)) == 0);
 		CHECK(write(ready[1], "x", 1) == 1);
-		for (;;)
-			pause();
+		_exit(read(alive[0], &c, 1) != 0);
 	}
 	CHECK(read(ready[0], &c, 1) == 1);
 	close(ready[0]);
 	close(ready[1]);
+	close(alive[0]);
 	return pid;
 }
 
@@ -497,8 +496,20 @@ static void stranger(void)
 	T(setns((int)syscall(SYS_pidfd_open, pid, 0), CLONE_NEWUTS));
 }
 
+/* Linux numbers namespaces by CPU, so that those made on another one may seem the older ones. */
+static void stay_here(void)
+{
+	const unsigned int cpu = (unsigned int)sched_getcpu();
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	CHECK(sched_setaffinity(0, sizeof(set), &set) == 0);
+}
+
 int main(int argc, char **argv)
 {
+	stay_here();
 	base = argc > 1 ? argv[1] : "/tmp/namespaces";
 	CHECK(gethostname(host, sizeof(host)) == 0);
 	in_child(files);
