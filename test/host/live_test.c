@@ -38,6 +38,7 @@ static struct {
 	int fail;      /* the next call ends with it */
 	uint64_t room; /* the first byte that the disk has no room for; 0: there is none */
 	bool privileged;
+	struct fs_time now; /* of the last write */
 } node;
 
 static uint32_t placed = 11; /* the node that placement names */
@@ -95,6 +96,7 @@ int file_node_write(const struct file_id *file, uint32_t *who, const struct file
 	const struct file_piece *last = &what->pieces[what->nr - 1];
 
 	node.before = node.version;
+	node.now = what->now;
 	node.privileged = what->privileged;
 	if (is_full(last->pgoff * PAGE_SIZE + last->first + last->bytes))
 		node.fail = -ENOSPC;
@@ -530,6 +532,30 @@ static void a_new_file_is_opened_without_a_message(struct ktest *t)
 	close_file(&f);
 }
 
+/* The storage node, whose clock is ahead, has made the file. */
+static void a_write_is_not_before_its_file(struct ktest *t)
+{
+	static const uint64_t ahead_ns[] = { 300000000, 3600000000000 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ahead_ns); i++) {
+		const uint64_t ns = time_real_ns() + ahead_ns[i];
+		const struct fs_time made = { .sec = (int64_t)(ns / 1000000000),
+					      .nsec = (uint32_t)(ns % 1000000000) };
+		struct file f = { .flags = O_RDWR, .inode = &inode, .fresh = true };
+
+		start();
+		f.attr.file = (struct file_id){ .ino = 12, .gen = 1, .node = 21 };
+		f.attr.ctime = f.attr.mtime = made;
+		mutex_init(&f.lock, "file", RANK_FILE);
+		ASSERT_EQ(t, live_open(&f), 0);
+		EXPECT_EQ(t, write_at(&f, 0, "new", 3), 3);
+		/* By an hour it is not the clock of a node that is meant. */
+		EXPECT_EQ(t, fs_time_is_same(node.now, made), i == 0);
+		EXPECT_FALSE(t, fs_time_is_later(node.now, made));
+		close_file(&f);
+	}
+}
+
 static void another_version_at_open(struct ktest *t)
 {
 	char got[8] = "";
@@ -801,6 +827,7 @@ static const struct ktest_case cases[] = {
 	KTEST(appends_go_where_the_node_says),
 	KTEST(a_full_disk_shortens_a_write),
 	KTEST(a_new_file_is_opened_without_a_message),
+	KTEST(a_write_is_not_before_its_file),
 	KTEST(another_version_at_open),
 	KTEST(losses_are_told_once),
 	KTEST(a_write_that_fails_leaves_no_bytes),

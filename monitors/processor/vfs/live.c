@@ -159,6 +159,18 @@ struct fs_time live_now(void)
 				 .nsec = (uint32_t)(ns % 1000000000u) };
 }
 
+/* Clocks of two nodes differ by less. */
+#define SKEW_S 1
+
+struct fs_time live_time_locked(const struct live_file *lf)
+{
+	const struct fs_time now = live_now();
+
+	assert_mutex_held(&lf->change);
+	return fs_time_is_later(lf->ctime, now) && lf->ctime.sec - now.sec <= SKEW_S ? lf->ctime
+										     : now;
+}
+
 /* Lines of another version than state->version go; no store into a mapping is lost. */
 static int drop_old_locked(struct live_file *lf) __must_hold(&lf->change)
 {
@@ -379,9 +391,10 @@ static void clean_tail_locked(struct live_file *lf) __must_hold(&lf->change)
 /* Where @len bytes at the end of the file go. */
 static int append_locked(struct live_file *lf, uint64_t len, uint64_t *at) __must_hold(&lf->change)
 {
-	const struct file_change what = {
-		.op = FILE_APPEND, .len = len, .now = live_now(), .privileged = live_is_privileged()
-	};
+	const struct file_change what = { .op = FILE_APPEND,
+					  .len = len,
+					  .now = live_time_locked(lf),
+					  .privileged = live_is_privileged() };
 	struct file_state state;
 	int err, tries = 0;
 
@@ -481,7 +494,7 @@ static ssize_t write_some_locked(struct live_file *lf, struct uio *uio, uint64_t
 		return -EFAULT;
 	what->inside = false;
 	what->privileged = live_is_privileged();
-	what->now = live_now();
+	what->now = live_time_locked(lf);
 	if (*at > READ_ONCE(lf->object->size))
 		clean_tail_locked(lf);
 	sent = send_some_locked(lf, *at, what, buf);
@@ -586,7 +599,7 @@ static int change_locked(struct live_file *lf, enum file_op op, uint64_t off, ui
 	const struct file_change what = { .op = op,
 					  .off = off,
 					  .len = len,
-					  .now = live_now(),
+					  .now = live_time_locked(lf),
 					  .privileged = live_is_privileged() };
 	struct file_state state;
 	int err, tries = 0;
@@ -830,6 +843,8 @@ static int open_locked(struct file *f, struct live_handle *h) __must_hold(&h->lf
 	if (err)
 		return err;
 	attr_add(&f->attr, &state);
+	if (fs_time_is_later(f->attr.ctime, h->lf->ctime))
+		h->lf->ctime = f->attr.ctime;
 	h->seen = h->lf->errors;
 	return 0;
 }

@@ -83,7 +83,7 @@ static int send_pages_locked(struct live_file *lf, struct file_pieces *what, str
 	what->inside = true;
 	what->privileged = false;
 	what->size = 0;
-	what->now = live_now();
+	what->now = live_time_locked(lf);
 	do
 		err = file_node_write(&lf->file, &lf->node, what, buf, &state);
 	while (err && live_again_locked(lf, err, &tries));
