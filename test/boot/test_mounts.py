@@ -206,6 +206,47 @@ def a_node_is_lost(running: Running) -> None:
     assert on(running, "p1", busy).checked() == b"got\n"
 
 
+KEPT = f"""
+cd /w
+for n in a b c d none new moved; do
+    {BUSYBOX} stat -c '%n %s %a %h' $n 2> /dev/null || echo $n: none
+done
+"""
+
+
+@pytest.mark.long
+def test_a_processor_that_comes_takes_names_back(images):
+    """A processor that is left alone keeps names. The other one comes again, and changes all."""
+    running = up(images, "kept", "--processors", "2")
+    try:
+        on(running, "p1", f"{BUSYBOX} mkdir -p /w/d; cd /w; echo one > a; : > b; echo two > c"
+           "; exec 9>>a; echo three >&9").checked()  # fmt: skip
+        assert running.stats()["s0"].get("storage.keepers", 0) == 0
+        running.cluster.kill_node("p1")
+        look = lambda: on(running, "p0", KEPT).checked().decode().split("\n")  # noqa: E731
+        before = ["a 10 644 1", "b 0 644 1", "c 4 644 1", "d 4096 755 2"]
+        missing = ["none: none", "new: none", "moved: none", ""]
+        assert look() == before + missing
+        wait_for(lambda: look() and running.stats()["s0"]["storage.keepers"] == 1)
+        for _ in range(2):
+            assert look() == before + missing
+        assert running.stats()["p0"]["kept.entries"] > 7
+        running.cluster.restart("p1")
+        on(running, "p1", f"cd /w; b={BUSYBOX}; $b mv a moved; $b rm b; $b mkdir new; $b chmod 700"
+           " d; $b truncate -s 3 c; $b mkdir d/e").checked()  # fmt: skip
+        after = ["a: none", "b: none", "c 3 644 1", "d 4096 700 3", "none: none", "new 4096 755 2",
+                 "moved 10 644 1", ""]  # fmt: skip
+        assert look() == after
+        stats = running.stats()
+        assert stats["s0"]["storage.recalls"] == 1 and stats["p0"]["kept.recalls"] > 0
+        on(running, "p1", "cd /w; echo more >> c").checked()
+        assert look()[2] == "c 8 644 1"
+        assert running.stats()["s0"]["storage.keepers"] == 1
+    finally:
+        running.close()
+    assert not running.complaints()
+
+
 @pytest.mark.parametrize("name, text", [
     ("none", "the mount point /none does not exist"),
     ("root", "the mount point /root is not a directory"),

@@ -79,7 +79,8 @@ struct file {
 	bool created;      /* const: open() made the file (F_CREATED_QUERY) */
 	bool fresh;        /* const: it was made to be opened, and is empty */
 
-	struct file_attr attr; /* const: as it was at open */
+	/* const: as it was at open; of a file of a disk that may change, its rights */
+	struct file_attr attr;
 	struct object *object; /* const: pages of a regular file, or NULL */
 	struct read_ahead read_ahead __guarded_by(&lock);
 

@@ -207,7 +207,9 @@ struct inode_ops {
 	 * st_mode, ino, size ...; file.node stays 0, fsid and blksize are filled in by the caller.
 	 */
 	int (*getattr)(struct inode *inode, struct file_attr *attr); /* required */
-	void (*release)(struct inode *inode);                        /* required */
+	/* Optional: of the attributes what kind of file it is, and who may do what. */
+	int (*getrights)(struct inode *inode, struct file_attr *attr);
+	void (*release)(struct inode *inode); /* required */
 	/*
 	 * Make @f, which has inode, flags and attr, usable: set f->ops, f->private, f->object. Not
 	 * directories.

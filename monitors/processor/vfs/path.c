@@ -377,7 +377,8 @@ static struct file *open_once(struct at_path *at, uint32_t flags, uint32_t mode,
 {
 	const bool excl = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
 	struct walk_result res;
-	uint32_t how = 0;
+	/* The contents' node is asked for size and time when the file is opened. */
+	uint32_t how = WALK_RIGHTS;
 	struct file *f;
 	int err;
 

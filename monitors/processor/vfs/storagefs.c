@@ -203,12 +203,22 @@ static void storagefs_release(struct inode *inode)
 	kmem_free(si);
 }
 
-static int storagefs_getattr(struct inode *inode, struct file_attr *attr)
+static int get_some(struct inode *inode, enum kept_what what, struct file_attr *attr)
 {
 	const struct storage_inode *si = storage_inode_of(inode);
-	const int err = storagefs_attr(storage_fs_of(si), &si->file, KEPT_ALL, attr);
+	const int err = storagefs_attr(storage_fs_of(si), &si->file, what, attr);
 
 	return err ? err : same_type(si, attr) ? 0 : -ESTALE;
+}
+
+static int storagefs_getattr(struct inode *inode, struct file_attr *attr)
+{
+	return get_some(inode, KEPT_ALL, attr);
+}
+
+static int storagefs_getrights(struct inode *inode, struct file_attr *attr)
+{
+	return get_some(inode, KEPT_RIGHTS, attr);
 }
 
 /* --- paths --------------------------------------------------------------------------- */
@@ -830,6 +840,7 @@ static int storagefs_sync(const struct fs_type *type)
 const struct inode_ops storagefs_ops = {
 	.name = "storage",
 	.getattr = storagefs_getattr,
+	.getrights = storagefs_getrights,
 	.release = storagefs_release,
 	.open = storagefs_open,
 	.readlink = storagefs_readlink,

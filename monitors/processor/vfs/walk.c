@@ -621,14 +621,11 @@ static int walk_rest(struct walk *w, bool *done)
 	return err;
 }
 
-/*
- * Does the file system look up the rest by itself?  What is left must be more than the inode,
- * unless less is asked of that than its attributes.
- */
+/* Does the file system look up the rest by itself?  What is left must be more than the inode. */
 static bool asks_rest(const struct walk *w)
 {
 	return w->cur->ops->lookup_path && w->mnt &&
-	       (!only_slashes(w->rest) || w->cur->mode == S_IFLNK || (w->flags & WALK_RIGHTS));
+	       (!only_slashes(w->rest) || w->cur->mode == S_IFLNK);
 }
 
 /* --- name by name -------------------------------------------------------------------- */
@@ -798,8 +795,12 @@ static int walk_name(struct walk *w, const char *name, size_t len, bool *done)
 static int finish_here(struct walk *w)
 {
 	struct path *at = &w->res->at;
-	int err = inode_getattr(w->cur, &at->attr);
+	int err;
 
+	if ((w->flags & WALK_RIGHTS) && w->cur->ops->getrights)
+		err = w->cur->ops->getrights(w->cur, &at->attr);
+	else
+		err = inode_getattr(w->cur, &at->attr);
 	if (!err)
 		err = finish(w, w->cur, &at->attr);
 	if (err)
