@@ -345,7 +345,7 @@ static int publish(struct task *t, struct task *from, const struct clone_spec *s
 {
 	struct vnode *v = t->process->vnode;
 	const uint64_t nproc = process_rlimit(RLIMIT_NPROC);
-	struct pid *pid = pid_alloc(v, spec->set_tid);
+	struct pid *pid = pid_alloc(v, NULL, &spec->set_tid, spec->set_tid ? 1 : 0);
 	int err;
 
 	if (IS_ERR(pid))

@@ -87,7 +87,7 @@ static void choose(uint32_t node, uint64_t total, struct oom_answer *rep)
 	if (destroy_drain(false) || credit_recall(node))
 		return;
 	rep->state = OOM_NONE;
-	for (uint32_t pid = 0; pid < PID_MAX && (p = process_next(&pid)); pid++) {
+	for (uint32_t pid = 0; pid < PID_MAX && (p = process_next(NULL, &pid)); pid++) {
 		const struct oom_candidate c = {
 			.frames = frames_of(p, node),
 			.adj = READ_ONCE(p->oom_adj),

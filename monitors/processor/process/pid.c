@@ -2,6 +2,8 @@
 /*
  * Numbers: the pid table of a vNode, and everything that looks processes and tasks up by number.
  *
+ * Numbers of PID namespaces are in tables of these (pid_ns.c).
+ *
  * Invariants:	a number is in the table as long as a task, a process (zombies too), a process group
  *		or a session is named by it, and is not given out again meanwhile.
  * Locking:	vnode.lock for all of it; memory for tree nodes is taken without sleeping.
@@ -18,8 +20,7 @@
 #include <processor/mm/aspace.h>
 #include <processor/vfs/file.h>
 
-#define PID_AFTER_WRAP 300u /* low numbers stay with those who were there first, as on Linux */
-#define PID_MIN_RANGE  32768u
+#define PID_MIN_RANGE 32768u
 
 /*
  * The numbers that this node gives out: a vNode spans processors, and its numbers are unique
@@ -105,6 +106,8 @@ static int insert_locked(struct vnode *v, struct pid *pid, uint32_t wanted)
 
 	assert_spin_held(&v->lock);
 	nr = wanted ? wanted : v->last_pid;
+	if (wanted == INIT_PID)
+		return -EEXIST; /* the kernel's */
 	if (wanted && (wanted < pid_low || wanted > pid_high))
 		return -EINVAL; /* another processor's */
 	/* There are far fewer tasks than numbers. */
@@ -121,21 +124,26 @@ static int insert_locked(struct vnode *v, struct pid *pid, uint32_t wanted)
 	return err == -EEXIST ? -EAGAIN : err;
 }
 
-struct pid *pid_alloc(struct vnode *v, uint32_t wanted)
+struct pid *pid_alloc(struct vnode *v, struct pid_ns *ns, const uint32_t *wanted,
+		      uint32_t nr_wanted)
 {
-	struct pid *pid = kmem_alloc(kmem_current(), sizeof(*pid));
+	struct pid *pid = pid_new(ns, kmem_current());
+	const uint32_t level = pid_ns_level(ns);
 	int err;
 
 	if (!pid)
 		return ERR_PTR(-ENOMEM);
-	list_init(&pid->group);
-	list_init(&pid->session);
 	spin_lock(&v->lock);
-	err = insert_locked(v, pid, wanted);
+	err = pid_number_locked(pid, wanted, nr_wanted);
+	if (!err) {
+		err = insert_locked(v, pid, nr_wanted > level ? wanted[level] : 0);
+		if (err)
+			pid_unnumber_locked(pid);
+	}
 	spin_unlock(&v->lock);
 	if (!err)
 		return pid;
-	kmem_free(pid);
+	pid_free(pid);
 	return ERR_PTR(err);
 }
 
@@ -145,7 +153,8 @@ void pid_release_locked(struct vnode *v, struct pid *pid)
 	if (pid->task || pid->process || !list_empty(&pid->group) || !list_empty(&pid->session))
 		return;
 	(void)radix_remove(&v->pids, pid->nr);
-	kmem_free(pid);
+	pid_unnumber_locked(pid);
+	pid_free(pid);
 }
 
 void process_set_group_locked(struct process *p, struct pid *group)
@@ -219,6 +228,34 @@ uint64_t user_tasks_locked(const struct vnode *v, uint32_t uid)
 
 /* --- looking up ----------------------------------------------------------------------- */
 
+uint32_t pid_vnr_in(uint32_t nr, const struct pid_ns *ns)
+{
+	const struct pid *pid;
+	uint32_t vnr;
+
+	if (!ns)
+		return nr;
+	spin_lock(&root_vnode.lock);
+	pid = pid_find_locked(&root_vnode, nr);
+	vnr = pid ? pid_nr_in(pid, ns) : 0;
+	spin_unlock(&root_vnode.lock);
+	return vnr;
+}
+
+uint32_t pid_from_vnr_in(uint32_t vnr, const struct pid_ns *ns)
+{
+	const struct pid *pid;
+	uint32_t nr;
+
+	if (!ns)
+		return vnr;
+	spin_lock(&root_vnode.lock);
+	pid = radix_lookup(&ns->pids, vnr);
+	nr = pid ? pid->nr : 0;
+	spin_unlock(&root_vnode.lock);
+	return nr;
+}
+
 struct process *process_find_locked(struct vnode *v, uint32_t pid)
 {
 	const struct pid *entry = pid_find_locked(v, pid);
@@ -267,37 +304,41 @@ struct task *task_find(uint32_t tid)
 	return t;
 }
 
-struct process *process_next(uint32_t *pid)
+struct process *process_next(const struct pid_ns *ns, uint32_t *pid)
 {
 	struct process *found = NULL;
 	struct pid *entry;
 	uint64_t nr = *pid;
 
 	spin_lock(&root_vnode.lock);
-	while ((entry = radix_next(&root_vnode.pids, &nr)) != NULL && !entry->process)
+	while ((entry = radix_next(ns ? &ns->pids : &root_vnode.pids, &nr)) && !entry->process)
 		nr++;
 	if (entry) {
 		found = entry->process;
 		process_get(found);
-		*pid = entry->nr;
+		*pid = (uint32_t)nr;
 	}
 	spin_unlock(&root_vnode.lock);
 	return found;
 }
 
-struct task *process_next_task(struct process *p, uint32_t *tid)
+struct task *process_next_task(struct process *p, const struct pid_ns *ns, uint32_t *tid)
 {
 	struct task *t, *best = NULL;
+	uint32_t nr, best_nr = PID_MAX;
 
 	spin_lock(&p->vnode->lock);
 	spin_lock(&p->sig_lock);
 	list_for_each_entry(t, &p->tasks, link) {
-		if (t->tid >= *tid && (!best || t->tid < best->tid))
+		nr = pid_nr_in(t->pid_entry, ns);
+		if (nr >= *tid && nr < best_nr) {
 			best = t;
+			best_nr = nr;
+		}
 	}
 	if (best) {
 		task_get(best);
-		*tid = best->tid;
+		*tid = best_nr;
 	}
 	spin_unlock(&p->sig_lock);
 	spin_unlock(&p->vnode->lock);

@@ -60,6 +60,11 @@ static struct file *pidfd_file(struct process *p, uint32_t flags)
 	return f;
 }
 
+struct process *pidfd_process_of(const struct file *f)
+{
+	return f->ops == &pidfd_ops ? f->private : NULL;
+}
+
 struct process *pidfd_process(int fd, bool *nonblock)
 {
 	struct file *f = fd_get(fd);
@@ -119,13 +124,15 @@ long sys_pidfd_open(const struct syscall_args *args)
 	struct process *p;
 	struct task *t;
 	struct file *f;
+	uint32_t nr;
 	int fd;
 
 	if ((flags & ~O_NONBLOCK) || (int)args->a[0] <= 0)
 		return -EINVAL;
-	p = process_find((uint32_t)args->a[0]);
+	nr = pid_from_vnr((uint32_t)args->a[0]);
+	p = process_find(nr);
 	if (!p) {
-		t = task_find((uint32_t)args->a[0]);
+		t = task_find(nr);
 		if (t)
 			task_put(t);
 		return t ? -EINVAL : -ESRCH; /* a thread that is not the first */
@@ -145,7 +152,7 @@ static int get_info(struct linux_siginfo *info, uint64_t uinfo, int signo, const
 {
 	*info = (struct linux_siginfo){ .signo = signo,
 					.code = SI_USER,
-					.pid = process_current()->pid,
+					.pid = process_vpid(process_current()),
 					.uid = cred_current()->uid };
 	if (!uinfo)
 		return 0;

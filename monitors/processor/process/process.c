@@ -98,6 +98,7 @@ void process_put(struct process *p)
 	if (p->sig.sighand)
 		signal_process_free(p);
 	program_put(p->program);
+	pid_ns_put(p->pid_ns);
 	kmem_free(p->exe_path);
 	kmem_free(p);
 }
@@ -134,6 +135,7 @@ void task_put(struct task *t)
 	if (!refcount_dec_and_test(&t->refs))
 		return;
 	seccomp_task_free(t);
+	pid_ns_put(t->child_ns);
 	kmem_uncharge(process_kmem(t->process), thread_bytes());
 	process_put(t->process);
 	kmem_free(t);
@@ -341,7 +343,7 @@ static int publish(struct task *t, struct ctl_prog *prog)
 {
 	struct process *p = t->process;
 	struct vnode *v = p->vnode;
-	struct pid *pid = pid_alloc(v, 0);
+	struct pid *pid = pid_alloc(v, NULL, NULL, 0);
 	int err;
 
 	if (IS_ERR(pid))

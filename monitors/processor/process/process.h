@@ -34,12 +34,14 @@
 #include <processor/vfs/path.h>
 
 #include "cred.h"
+#include "pid_ns.h"
 #include "seccomp.h"
 #include "trace.h"
 
 struct aspace;
 struct ctl_prog;
 struct ctl_run;
+struct file;
 struct files;
 struct inode;
 struct file_attr;
@@ -54,17 +56,6 @@ struct strace_call;
 
 #define NICE_MIN (-20)
 #define NICE_MAX 19
-
-/*
- * A number that names a task, a process, a process group or a session; while any of them is there.
- */
-struct pid {
-	uint32_t nr;              /* const */
-	struct task *task;        /* vnode.lock; not counted */
-	struct process *process;  /* vnode.lock; not counted: the process may be a zombie */
-	struct list_head group;   /* vnode.lock: process.group_link */
-	struct list_head session; /* vnode.lock: process.session_link */
-};
 
 /* One container's view: its pids, its processes. */
 struct vnode {
@@ -112,8 +103,9 @@ enum process_state {
 
 struct process {
 	refcount_t refs;
-	uint32_t pid;            /* const */
+	uint32_t pid;            /* const: its number in the vNode */
 	struct vnode *vnode;     /* const */
+	struct pid_ns *pid_ns;   /* const; counted: what its tasks see; NULL: the vNode's own */
 	struct program *program; /* const; counted */
 	uint64_t start_ns;       /* const */
 
@@ -180,6 +172,7 @@ struct task {
 	struct thread *thread;   /* const; others: sig_lock, while the task is on process.tasks */
 	struct process *process; /* const; counted */
 	uint32_t tid;            /* vnode.lock; own task: any time. exec gives it the process's */
+	struct pid_ns *child_ns; /* own; counted: of its children; NULL: the process's */
 	struct pid *pid_entry;   /* vnode.lock */
 	struct list_head link;   /* process.sig_lock */
 	const struct cred *cred; /* own */
@@ -237,6 +230,48 @@ static inline struct fs_state *fs_current(void)
 static inline const struct cred *cred_current(void)
 {
 	return task_current()->cred;
+}
+
+/* The calling task's; NULL: it sees the vNode's own numbers, as a thread of the kernel does. */
+static inline struct pid_ns *pid_ns_current(void)
+{
+	const struct task *t = task_current();
+
+	return t ? t->process->pid_ns : NULL;
+}
+
+/* The number of @p, of which a task lives, in its own namespace. */
+static inline uint32_t process_vpid(const struct process *p)
+{
+	return likely(!p->pid_ns) ? p->pid : pid_own_nr(p->pid_entry);
+}
+
+/* The number of the calling task, or of one whose process.sig_lock is held, as itself sees it. */
+static inline uint32_t task_vtid(const struct task *t)
+{
+	return likely(!t->process->pid_ns) ? t->tid : pid_own_nr(t->pid_entry);
+}
+
+uint32_t pid_vnr_in(uint32_t nr, const struct pid_ns *ns);
+uint32_t pid_from_vnr_in(uint32_t vnr, const struct pid_ns *ns);
+
+/* Number @nr of the vNode as the caller sees it; 0: it has none there, or is gone. */
+static inline uint32_t pid_vnr(uint32_t nr)
+{
+	const struct pid_ns *ns = pid_ns_current();
+
+	return likely(!ns) ? nr : pid_vnr_in(nr, ns);
+}
+
+/*
+ * The number in the vNode of what the caller calls @vnr; 0: it knows nothing of that number. Who
+ * sees the vNode's numbers gets @vnr itself, whether or not there is such a task.
+ */
+static inline uint32_t pid_from_vnr(uint32_t vnr)
+{
+	const struct pid_ns *ns = pid_ns_current();
+
+	return likely(!ns) ? vnr : pid_from_vnr_in(vnr, ns);
 }
 
 /* The account of @p's program. NULL: a process of a test, which has no program. */
@@ -300,14 +335,19 @@ struct process *proc_dir_process(const struct inode *inode);
 bool process_may_look(struct process *p);
 /* Call @fn for every living process, with the tree locked, until it answers false. */
 void process_for_each(bool (*fn)(struct process *p, void *arg), void *arg);
+/* The pid with number @nr of the vNode; vnode.lock is held. NULL: nothing has it. */
+struct pid *pid_find_locked(struct vnode *v, uint32_t nr);
 /* By tid; referenced; NULL if there is none. Its process is @task->process. */
 struct task *task_find(uint32_t tid);
 /*
- * The process with the smallest pid >= *@pid, referenced, and its pid; NULL at the end. For /proc.
+ * The process with the smallest pid in @ns >= *@pid, referenced, and its pid; NULL at the end. For
+ * /proc.
  */
-struct process *process_next(uint32_t *pid);
-/* The task of @p with the smallest tid >= *@tid, referenced. For /proc/<pid>/task. */
-struct task *process_next_task(struct process *p, uint32_t *tid);
+struct process *process_next(const struct pid_ns *ns, uint32_t *pid);
+/* The task of @p with the smallest tid in @ns >= *@tid, referenced. For /proc/<pid>/task. */
+struct task *process_next_task(struct process *p, const struct pid_ns *ns, uint32_t *tid);
+/* The process that descriptor @f is of; good as long as @f. NULL: it is of something else. */
+struct process *pidfd_process_of(const struct file *f);
 /* The parent's pid; INIT_PID for orphans and launched programs. */
 static inline uint32_t process_ppid(const struct process *p)
 {

@@ -14,9 +14,12 @@ struct exec_args;
 
 /* --- pid.c: numbers and the tree. "_locked": vnode.lock is held ------------------------- */
 
-/* A fresh number, or @wanted if that is not 0. ERR_PTR(-EAGAIN, -EEXIST, -ENOMEM). */
-struct pid *pid_alloc(struct vnode *v, uint32_t wanted);
-struct pid *pid_find_locked(struct vnode *v, uint32_t nr);
+/*
+ * Fresh numbers in @ns and all around it; from the innermost outwards @wanted has @nr_wanted of
+ * them. ERR_PTR(-EAGAIN, -EEXIST, -EINVAL, -ENOMEM).
+ */
+struct pid *pid_alloc(struct vnode *v, struct pid_ns *ns, const uint32_t *wanted,
+		      uint32_t nr_wanted);
 /* Forget the number if nothing is named by it any more. */
 void pid_release_locked(struct vnode *v, struct pid *pid);
 struct process *process_find_locked(struct vnode *v, uint32_t pid);

@@ -47,7 +47,7 @@ static int find_process(struct pseudo_subject *s, const char *name)
 static int next_process(const struct pseudo_subject *s, uint64_t *nr, char name[PSEUDO_NAME_MAX])
 {
 	uint32_t pid = (uint32_t)*nr;
-	struct process *p = *nr < PID_MAX ? process_next(&pid) : NULL;
+	struct process *p = *nr < PID_MAX ? process_next(NULL, &pid) : NULL;
 
 	if (!p)
 		return -ENOENT;
@@ -85,7 +85,7 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 	err = proc_get(&whole, &ref);
 	if (err)
 		return err == -ESRCH ? -ENOENT : err;
-	t = process_next_task(ref.process, &tid);
+	t = process_next_task(ref.process, NULL, &tid);
 	proc_put(&ref);
 	if (!t)
 		return -ENOENT;
