@@ -250,19 +250,20 @@ long sys_set_robust_list(const struct syscall_args *args)
 	return 0;
 }
 
-/* The list of task @tid, 0 being the caller; pid 1 is the kernel's, and has none. */
-static int robust_list_of(uint32_t tid, uint64_t *head)
+/* The list of task @vtid, 0 being the caller; pid 1 is the kernel's, and has none. */
+static int robust_list_of(uint32_t vtid, uint64_t *head)
 {
+	const uint32_t tid = vtid ? pid_from_vnr(vtid) : 0;
 	struct task *t;
 	int err = 0;
 
 	*head = 0;
 	if (tid == INIT_PID)
 		return capable(CAP_SYS_PTRACE) ? 0 : -EPERM;
-	t = tid ? task_find(tid) : task_current();
+	t = vtid ? task_find(tid) : task_current();
 	if (!t)
 		return -ESRCH;
-	if (!tid)
+	if (!vtid)
 		task_get(t);
 	if (process_may_look(t->process))
 		*head = READ_ONCE(t->robust_list);
@@ -298,7 +299,7 @@ unsigned int futex_wake_addr(struct aspace *as, uint64_t addr, unsigned int nr)
 	return woken;
 }
 
-/* The word of a mutex that task @tid may have held when it died. */
+/* The word of a mutex that task @tid, as it sees itself, may have held when it died. */
 static int let_go(struct aspace *as, uint32_t tid, uint64_t addr, bool pi, bool pending)
 {
 	void __user *word = (void __user *)addr;
@@ -345,14 +346,14 @@ static void walk_robust_list(struct task *t, uint64_t head)
 		/* Read before the mutex is let go: its next owner may unlink it. */
 		const int err = get_user_u64(&next, (const void __user *)at);
 
-		if (at != pending && let_go(as, t->tid, at + words[1], entry & 1, false))
+		if (at != pending && let_go(as, task_vtid(t), at + words[1], entry & 1, false))
 			return;
 		if (err)
 			return;
 		entry = next;
 	}
 	if (pending)
-		(void)let_go(as, t->tid, pending + words[1], words[2] & 1, true);
+		(void)let_go(as, task_vtid(t), pending + words[1], words[2] & 1, true);
 }
 
 static void end_walk(void *thread)

@@ -97,7 +97,7 @@ static long get_lock(struct file *f, bool ofd, uint64_t ulock)
 		u.whence = 0;
 		u.start = found.start;
 		u.len = found.end == INT64_MAX ? 0 : found.end - found.start + 1;
-		u.pid = found.kind == LOCK_OFD ? -1 : (int32_t)found.pid;
+		u.pid = found.kind == LOCK_OFD ? -1 : (int32_t)pid_vnr(found.pid);
 	} else {
 		u.type = LOCK_NONE;
 	}

@@ -246,7 +246,7 @@ static ssize_t mqueue_read(struct file *f, struct uio *uio, uint64_t *pos)
 	snprintf(text, sizeof(text), "QSIZE:%-10llu NOTIFY:%-5d SIGNO:%-5d NOTIFY_PID:%-6u\n",
 		 (unsigned long long)q->bytes, q->notify.pid ? q->notify.kind : 0,
 		 q->notify.pid && q->notify.kind == SIGEV_SIGNAL ? q->notify.signo : 0,
-		 q->notify.pid);
+		 pid_vnr(q->notify.pid));
 	mutex_unlock(&q->lock);
 	len = strlen(text);
 	if (*pos >= len)

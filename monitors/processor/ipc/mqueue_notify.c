@@ -38,7 +38,7 @@ static void send_signal(const struct mq_notify *n)
 {
 	const struct linux_siginfo info = { .signo = n->signo,
 					    .code = SI_MESGQ,
-					    .pid = process_current()->pid,
+					    .pid = process_vpid(process_current()),
 					    .uid = cred_current()->uid,
 					    .value = n->value };
 	struct process *p;

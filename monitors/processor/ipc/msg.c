@@ -389,8 +389,8 @@ static void queue_fill(struct msg_queue *q, struct linux_msqid64_ds *ds)
 	ds->cbytes = q->bytes;
 	ds->qnum = q->nr;
 	ds->qbytes = q->max_bytes;
-	ds->lspid = q->lspid;
-	ds->lrpid = q->lrpid;
+	ds->lspid = (int32_t)pid_vnr((uint32_t)q->lspid);
+	ds->lrpid = (int32_t)pid_vnr((uint32_t)q->lrpid);
 	mutex_unlock(&q->lock);
 }
 

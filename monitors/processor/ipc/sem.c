@@ -420,7 +420,7 @@ static long sem_ask(int id, int num, int cmd)
 		if (cmd == GETVAL)
 			ret = set->sems[num].value;
 		else if (cmd == GETPID)
-			ret = set->sems[num].pid;
+			ret = (long)pid_vnr((uint32_t)set->sems[num].pid);
 		else
 			ret = waiting_locked(set, (uint32_t)num, cmd == GETZCNT);
 	}

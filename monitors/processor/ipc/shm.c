@@ -343,8 +343,8 @@ static void segment_fill(struct segment *s, struct linux_shmid64_ds *ds)
 	spin_lock(&s->common.kind->lock);
 	ds->atime = s->atime;
 	ds->dtime = s->dtime;
-	ds->cpid = s->cpid;
-	ds->lpid = s->lpid;
+	ds->cpid = (int32_t)pid_vnr((uint32_t)s->cpid);
+	ds->lpid = (int32_t)pid_vnr((uint32_t)s->lpid);
 	ds->nattch = s->nr_attached;
 	spin_unlock(&s->common.kind->lock);
 }

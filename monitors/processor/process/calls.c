@@ -22,19 +22,19 @@
 /* getpid() */
 long sys_getpid(const struct syscall_args *args)
 {
-	return process_current()->pid;
+	return process_vpid(process_current());
 }
 
 /* gettid() */
 long sys_gettid(const struct syscall_args *args)
 {
-	return task_current()->tid;
+	return task_vtid(task_current());
 }
 
 /* getppid() */
 long sys_getppid(const struct syscall_args *args)
 {
-	return process_ppid(process_current());
+	return pid_vnr(process_ppid(process_current()));
 }
 
 /* set_tid_address(ptr) */
@@ -43,7 +43,7 @@ long sys_set_tid_address(const struct syscall_args *args)
 	struct task *t = task_current();
 
 	t->clear_child_tid = args->a[0];
-	return t->tid;
+	return task_vtid(t);
 }
 
 /* --- the end ------------------------------------------------------------------------- */

@@ -48,7 +48,7 @@ bool cpu_clock_read_locked(struct process *p, const struct clock_id *clock, uint
 static int decode_cpu_clock(int clock, struct clock_id *out)
 {
 	const uint32_t pid = ~(uint32_t)(clock >> 3);
-
+	const uint32_t nr = pid ? pid_from_vnr(pid) : 0;
 	const bool user_only = (clock & CPUCLOCK_WHICH) == CPUCLOCK_VIRT;
 
 	/* PROF and SCHED both count all time. */
@@ -56,10 +56,10 @@ static int decode_cpu_clock(int clock, struct clock_id *out)
 		return -EINVAL;
 	if (clock & CPUCLOCK_PERTHREAD)
 		*out = (struct clock_id){ user_only ? CLOCK_KIND_THREAD_USER : CLOCK_KIND_THREAD,
-					  pid ? pid : task_current()->tid };
+					  pid ? nr : task_current()->tid };
 	else
 		*out = (struct clock_id){ user_only ? CLOCK_KIND_PROCESS_USER : CLOCK_KIND_PROCESS,
-					  pid ? pid : process_current()->pid };
+					  pid ? nr : process_current()->pid };
 	return 0;
 }
 

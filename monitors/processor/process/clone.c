@@ -8,7 +8,7 @@
  *		one sent to a group reaches either the parent before it forks, or parent and child.
  * Limits:	RLIMIT_NPROC for a user; for everybody, a number of tasks that the kernel's memory
  *		can hold: both answer EAGAIN. A program that has had its share of that memory gets
- *		ENOMEM. No namespaces of users, pids, networks and time, no cgroups: EINVAL.
+ *		ENOMEM. No namespaces of users, networks and time, no cgroups: EINVAL.
  */
 #define PR_FMT "process: "
 
@@ -46,8 +46,9 @@ struct clone_spec {
 	int exit_signal;
 	uint64_t stack; /* 0: the parent's */
 	uint64_t parent_tid, child_tid, tls;
-	uint64_t pidfd;   /* CLONE_PIDFD: where its number goes */
-	uint32_t set_tid; /* 0: any */
+	uint64_t pidfd;      /* CLONE_PIDFD: where its number goes */
+	uint32_t nr_set_tid; /* numbers to have, from the innermost namespace outwards */
+	uint32_t set_tid[PID_NS_LEVELS];
 };
 
 /* The event that a tracer of the maker may want to hear of; 0: none. */
@@ -128,7 +129,7 @@ static void task_main(void *arg)
 	if (s.announce)
 		ctl_prog_started(t->process->program->prog, t->process->pid);
 	/* Linux does not tell either when this fails. */
-	if (t->set_child_tid && put_user_u32(t->tid, (void __user *)t->set_child_tid))
+	if (t->set_child_tid && put_user_u32(task_vtid(t), (void __user *)t->set_child_tid))
 		t->set_child_tid = 0;
 	user_enter(&s.regs);
 }
@@ -214,14 +215,31 @@ static int share_space(struct process *p, struct process *from, uint64_t flags)
 	return aspace_fork(from->as, &p->as);
 }
 
+/* The PID namespace of the caller's children, counted. */
+static struct pid_ns *child_pid_ns(uint64_t flags)
+{
+	struct pid_ns *ns = task_current()->child_ns;
+
+	if (!ns)
+		ns = process_current()->pid_ns;
+	return flags & CLONE_NEWPID ? pid_ns_create(ns, kmem_current()) : pid_ns_get(ns);
+}
+
 /* The process of a child: limits, names, handlers, memory. ERR_PTR. */
 static struct process *copy_process(struct process *from, uint64_t flags)
 {
-	struct process *p = process_alloc(from->vnode, from->program);
+	struct pid_ns *ns = child_pid_ns(flags);
+	struct process *p;
 	int err = -ENOMEM;
 
-	if (!p)
+	if (IS_ERR(ns))
+		return ERR_PTR(PTR_ERR(ns));
+	p = process_alloc(from->vnode, from->program);
+	if (!p) {
+		pid_ns_put(ns);
 		return ERR_PTR(-ENOMEM);
+	}
+	p->pid_ns = ns;
 	lock_not_needed(&p->lock, "nothing else knows the process yet");
 	mutex_lock(&from->lock);
 	memcpy(p->rlimits, from->rlimits, sizeof(p->rlimits));
@@ -273,6 +291,18 @@ void task_release_parts(struct task *t)
 
 /* --- into the tree --------------------------------------------------------------------------- */
 
+static void enter_pid_ns_locked(struct process *p)
+{
+	assert_spin_held(&p->vnode->lock);
+	for (struct pid_ns *ns = p->pid_ns; ns; ns = ns->parent)
+		ns->nr_alive++;
+	if (!p->pid_ns || pid_own_nr(p->pid_entry) != INIT_PID)
+		return;
+	p->pid_ns->init = p;
+	lock_not_needed(&p->sig_lock, "no list has the process yet");
+	p->sig.unkillable = true;
+}
+
 static void link_process_locked(struct process *p, struct task *t, struct task *from,
 				uint64_t flags)
 {
@@ -297,6 +327,7 @@ static void link_process_locked(struct process *p, struct task *t, struct task *
 	list_add_tail(&p->all_link, &v->processes);
 	v->nr_processes++;
 	p->program->nr_members++;
+	enter_pid_ns_locked(p);
 	process_get(p); /* the table's */
 }
 
@@ -315,6 +346,8 @@ static int publish_locked(struct task *t, struct task *from, struct pid *pid, ui
 	if (signal_pending())
 		return -ERESTARTNOINTR;
 	err = check_limits_locked(v, p->program, t->cred, nproc);
+	if (!err && pid_is_closed_locked(pid))
+		err = -ENOMEM;
 	if (!err)
 		err = user_charge_locked(v, t->cred->uid);
 	if (err)
@@ -345,7 +378,7 @@ static int publish(struct task *t, struct task *from, const struct clone_spec *s
 {
 	struct vnode *v = t->process->vnode;
 	const uint64_t nproc = process_rlimit(RLIMIT_NPROC);
-	struct pid *pid = pid_alloc(v, NULL, &spec->set_tid, spec->set_tid ? 1 : 0);
+	struct pid *pid = pid_alloc(v, t->process->pid_ns, spec->set_tid, spec->nr_set_tid);
 	int err;
 
 	if (IS_ERR(pid))
@@ -403,13 +436,25 @@ static void vfork_wait(struct task *child, struct completion *done)
 
 /* --- clone ----------------------------------------------------------------------------------- */
 
+static bool is_ns_init(const struct process *p)
+{
+	return p->pid_ns && process_vpid(p) == INIT_PID;
+}
+
 /* Linux's order of checks does not matter: all of them answer EINVAL. */
 static int check_flags(const struct clone_spec *spec)
 {
 	const uint64_t f = spec->flags;
+	struct task *t = task_current();
 
-	if (f & (CLONE_NEW_NONE | CLONE_INTO_CGROUP))
+	if (f & CLONE_INTO_CGROUP)
 		return -EINVAL; /* none of these here */
+	/* A thread belongs to the namespaces of its process. */
+	if ((f & CLONE_THREAD) && ((f & CLONE_NEWPID) || t->child_ns))
+		return -EINVAL;
+	/* Number 1 of a namespace has no siblings there: they would outlive it. */
+	if ((f & CLONE_PARENT) && is_ns_init(t->process))
+		return -EINVAL;
 	if ((f & CLONE_NEWNS) && (f & CLONE_FS))
 		return -EINVAL;
 	/* Changes of semaphores are taken back in one namespace. */
@@ -516,13 +561,14 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 	struct task_start *start;
 	unsigned int event;
 	struct task *t;
-	uint32_t tid;
+	uint32_t tid, vtid;
 	int err = check_flags(spec);
 
 	if (err)
 		return err;
-	if ((spec->flags & (CLONE_NEWNS | NS_SET_FLAGS)) && !capable(CAP_SYS_ADMIN))
-		return -EPERM;
+	err = clone_check_namespaces(spec->flags);
+	if (err)
+		return err;
 	if ((spec->flags & CLONE_SETTLS) && !user_range_ok(spec->tls, 1))
 		return -EPERM;
 	/* Its reservation of CPU time is its own: it cannot be handed on. */
@@ -545,22 +591,23 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 		return err;
 	}
 	tid = t->tid;
+	vtid = pid_nr_in(t->pid_entry, pid_ns_current()); /* not started yet: it keeps its number */
 	count(spec->flags);
 	/* As Linux: a word that cannot be written does not fail the call. */
 	if ((spec->flags & CLONE_PARENT_SETTID) &&
-	    put_user_u32(tid, (void __user *)spec->parent_tid))
+	    put_user_u32(vtid, (void __user *)spec->parent_tid))
 		err = 0;
 	task_get(t);
 	event = trace_event_of(spec);
 	task_start(start, false);
 	if (unlikely(event))
-		trace_event(task_current(), event, tid);
+		trace_event_task(task_current(), event, tid);
 	if (spec->flags & CLONE_VFORK) {
 		vfork_wait(t, &done);
-		trace_event(task_current(), PTRACE_EVENT_VFORK_DONE, tid);
+		trace_event_task(task_current(), PTRACE_EVENT_VFORK_DONE, tid);
 	}
 	task_put(t);
-	return tid;
+	return vtid;
 }
 
 /* clone(flags, stack, parent_tid, child_tid, tls) */
@@ -628,19 +675,27 @@ static int get_clone_args(struct linux_clone_args *a, uint64_t uargs, uint64_t s
 	return 0;
 }
 
-static int get_set_tid(const struct linux_clone_args *a, uint32_t *tid)
+static int get_set_tid(const struct linux_clone_args *a, struct clone_spec *spec)
 {
-	*tid = 0;
-	if (a->set_tid_size > 32 || !a->set_tid != !a->set_tid_size)
+	const struct pid_ns *ns = task_current()->child_ns;
+	uint32_t levels;
+
+	if (a->set_tid_size > PID_NS_LEVELS || !a->set_tid != !a->set_tid_size)
 		return -EINVAL;
 	if (!a->set_tid_size)
 		return 0;
-	if (a->set_tid_size > 1)
-		return -EINVAL; /* one level of pids */
-	if (get_user_u32(tid, (const void __user *)a->set_tid))
+	if (copy_from_user(spec->set_tid, (const void __user *)a->set_tid,
+			   a->set_tid_size * sizeof(spec->set_tid[0])))
 		return -EFAULT;
-	if (*tid <= INIT_PID || *tid >= PID_MAX)
+	levels = pid_ns_level(ns ? ns : process_current()->pid_ns) +
+		 (spec->flags & CLONE_NEWPID ? 2 : 1);
+	if (a->set_tid_size > levels)
 		return -EINVAL;
+	spec->nr_set_tid = (uint32_t)a->set_tid_size;
+	for (uint32_t i = 0; i < spec->nr_set_tid; i++) {
+		if (!spec->set_tid[i] || spec->set_tid[i] >= PID_MAX)
+			return -EINVAL;
+	}
 	return capable(CAP_SYS_ADMIN) ? 0 : -EPERM;
 }
 
@@ -679,6 +734,6 @@ long sys_clone3(const struct syscall_args *args)
 		.tls = a.tls,
 		.pidfd = a.pidfd,
 	};
-	err = get_set_tid(&a, &spec.set_tid);
+	err = get_set_tid(&a, &spec);
 	return err ? err : do_clone(&spec, syscall_regs(args));
 }

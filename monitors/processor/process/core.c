@@ -106,8 +106,8 @@ static int make_name(const struct linux_siginfo *info, char *out)
 	struct uts_names names;
 	struct core_name_facts f = {
 		.hostname = names.node,
-		.pid = p->pid,
-		.tid = task_current()->tid,
+		.pid = process_vpid(p),
+		.tid = task_vtid(task_current()),
 		.uid = task_current()->cred->uid,
 		.gid = task_current()->cred->gid,
 		.dumpable = 1,

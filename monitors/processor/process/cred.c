@@ -525,8 +525,8 @@ long sys_capget(const struct syscall_args *args)
 		return err == -EINVAL && !args->a[1] ? 0 : err;
 	if (h.pid < 0)
 		return -EINVAL;
-	p = h.pid ? process_find((uint32_t)h.pid) : NULL;
-	if (h.pid && !p && (uint32_t)h.pid != task_current()->tid)
+	p = h.pid ? process_find(pid_from_vnr((uint32_t)h.pid)) : NULL;
+	if (h.pid && !p && (uint32_t)h.pid != task_vtid(task_current()))
 		return -ESRCH;
 	c = cred_current();
 	if (p) {
@@ -566,7 +566,7 @@ long sys_capset(const struct syscall_args *args)
 
 	if (err)
 		return err;
-	if (h.pid && (uint32_t)h.pid != task_current()->tid)
+	if (h.pid && (uint32_t)h.pid != task_vtid(task_current()))
 		return -EPERM;
 	if (copy_from_user(d, (const void __user *)args->a[1], nr * sizeof(d[0])))
 		return -EFAULT;

@@ -5,7 +5,8 @@
  * Flow:	task_exit(): what the task shares is put, and it leaves its process; the last one
  *		goes on: the address space is given back, children go to a subreaper or to pid 1,
  *		the parent is told, and the process is a zombie until it is waited for, or gone at
- *		once if no parent wants to. The first process of a program also kills all others of
+ *		once if no parent wants to. Number 1 of a PID namespace first kills all others in it
+ *		and waits until they are zombies. The first process of a program also kills all of
  *		it, waits until they are gone, and only then tells the launcher.
  * Locking:	vnode.lock around everything that the tree shows, so that wait() sees a child either
  *		alive or ended. Nothing is freed under it that may sleep.
@@ -88,6 +89,7 @@ static void wake_parent_locked(struct process *p)
 		wake_all(&p->parent->child_event);
 }
 
+/* As the parent, which is there, hears of it. */
 static struct linux_siginfo child_info(const struct process *p, int signo, int code, int status)
 	__must_hold(&p->vnode->lock)
 {
@@ -97,7 +99,7 @@ static struct linux_siginfo child_info(const struct process *p, int signo, int c
 	return (struct linux_siginfo){
 		.signo = signo,
 		.code = code,
-		.pid = p->pid,
+		.pid = pid_nr_in(p->pid_entry, p->parent->pid_ns),
 		.uid = READ_ONCE(p->cred)->uid, /* changes under vnode.lock too */
 		.status = status,
 		.utime = (int64_t)(u->utime_ns / 10000000u),
@@ -180,15 +182,20 @@ void process_reap_locked(struct process *p)
 	pid_release_locked(v, pid);
 }
 
-/* The new parent of @p's children: the nearest ancestor that wants them, or pid 1. */
+/*
+ * The new parent of @p's children: the nearest ancestor in its PID namespace that wants them, or
+ * number 1 of that. NULL: pid 1 of the vNode, also for what number 1 of a namespace leaves.
+ */
 static struct process *reaper_of_locked(const struct process *p)
 {
+	struct process *init = p->pid_ns ? p->pid_ns->init : NULL;
+
 	assert_spin_held(&p->vnode->lock);
-	for (struct process *r = p->parent; r; r = r->parent) {
+	for (struct process *r = p->parent; r && r->pid_ns == p->pid_ns; r = r->parent) {
 		if (r->child_subreaper && r->state == PROCESS_ALIVE)
 			return r;
 	}
-	return NULL;
+	return init != p ? init : NULL;
 }
 
 /*
@@ -238,6 +245,18 @@ void process_tell_end_locked(struct process *p, struct list_head *gone)
 	}
 }
 
+static void leave_pid_ns_locked(struct process *p)
+{
+	assert_spin_held(&p->vnode->lock);
+	if (p->pid_ns && p->pid_ns->init == p)
+		p->pid_ns->init = NULL;
+	for (struct pid_ns *ns = p->pid_ns; ns; ns = ns->parent) {
+		ASSERT(ns->nr_alive > 0);
+		ns->nr_alive--;
+		wake_all(&ns->left);
+	}
+}
+
 /* From a living process to a zombie, or to nothing. */
 static void leave_tree(struct process *p)
 {
@@ -254,6 +273,7 @@ static void leave_tree(struct process *p)
 	WRITE_ONCE(p->state, PROCESS_ZOMBIE);
 	wake_all(&p->ended);
 	v->nr_zombies++;
+	leave_pid_ns_locked(p);
 	if (!trace_holds_end_locked(p, &traced))
 		process_tell_end_locked(p, &gone);
 	spin_unlock(&v->lock);
@@ -286,6 +306,32 @@ static void kill_program(struct process *leader)
 	}
 	spin_unlock(&v->lock);
 	wait_event(&program->gone, is_alone(program));
+}
+
+static bool is_last(struct pid_ns *ns)
+{
+	return READ_ONCE(ns->nr_alive) == 1;
+}
+
+/* If @init is number 1 of a PID namespace, everything else in it ends before it does. */
+static void kill_pid_ns(struct process *init)
+{
+	struct pid_ns *ns = init->pid_ns;
+	struct vnode *v = init->vnode;
+	struct process *p;
+
+	spin_lock(&v->lock);
+	if (!ns || ns->init != init) {
+		spin_unlock(&v->lock);
+		return;
+	}
+	ns->closed = true;
+	list_for_each_entry(p, &v->processes, all_link) {
+		if (p != init && p->state == PROCESS_ALIVE && pid_ns_within(p->pid_ns, ns))
+			process_kill(p, SIGKILL);
+	}
+	spin_unlock(&v->lock);
+	wait_event(&ns->left, is_last(ns));
 }
 
 static void program_leave(struct process *p)
@@ -346,6 +392,8 @@ static void process_finish(struct process *p)
 	end_session(p);
 	if (leader)
 		kill_program(p);
+	else
+		kill_pid_ns(p);
 	leave_tree(p);
 	program_leave(p);
 	if (leader) {

@@ -175,7 +175,8 @@ static int kill_all_locked(struct vnode *v, const struct linux_siginfo *info)
 
 	assert_spin_held(&v->lock);
 	list_for_each_entry(p, &v->processes, all_link) {
-		if (p == me)
+		/* Of a namespace, what is in it, but its number 1. */
+		if (p == me || pid_nr_in(p->pid_entry, me->pid_ns) <= INIT_PID)
 			continue;
 		err = kill_locked(p, info);
 		any = true;
@@ -189,20 +190,23 @@ int process_kill_call(int pid, const struct linux_siginfo *info)
 {
 	struct process *me = process_current();
 	struct vnode *v = me->vnode;
+	uint32_t nr = me->pgid;
 	struct process *p;
 	int ret = -ESRCH;
 
 	if (pid == INT32_MIN)
 		return -ESRCH;
+	if (pid > 0 || pid < -1)
+		nr = pid_from_vnr((uint32_t)(pid > 0 ? pid : -pid));
 	spin_lock(&v->lock);
-	if (pid == (int)INIT_PID) {
+	if (nr == INIT_PID && pid > 0) {
 		/* The kernel: it is there, it ignores everything, and it belongs to root. */
 		ret = capable(CAP_KILL) || (info->signo == SIGCONT && !me->parent) ? 0 : -EPERM;
 	} else if (pid > 0) {
-		p = process_find_locked(v, (uint32_t)pid);
+		p = process_find_locked(v, nr);
 		if (!p) {
 			/* Any thread's number names its process. */
-			const struct pid *entry = pid_find_locked(v, (uint32_t)pid);
+			const struct pid *entry = pid_find_locked(v, nr);
 
 			p = entry && entry->task ? entry->task->process : NULL;
 		}
@@ -211,7 +215,7 @@ int process_kill_call(int pid, const struct linux_siginfo *info)
 	} else if (pid == -1) {
 		ret = kill_all_locked(v, info);
 	} else {
-		ret = kill_group_locked(v, pid ? (uint32_t)-pid : me->pgid, info);
+		ret = kill_group_locked(v, nr, info);
 	}
 	spin_unlock(&v->lock);
 	return ret;
@@ -219,17 +223,10 @@ int process_kill_call(int pid, const struct linux_siginfo *info)
 
 /* --- groups ---------------------------------------------------------------------------------- */
 
-/* The process of @pid, 0 being the caller's. */
-static struct process *by_number_locked(struct vnode *v, uint32_t pid)
-{
-	assert_spin_held(&v->lock);
-	return pid ? process_find_locked(v, pid) : process_current();
-}
-
 static int setpgid_locked(struct vnode *v, uint32_t pid, uint32_t pgid)
 {
 	struct process *me = process_current();
-	struct process *p = by_number_locked(v, pid);
+	struct process *p = process_find_locked(v, pid);
 	struct pid *group;
 	const struct process *first;
 
@@ -266,18 +263,18 @@ static int setpgid_locked(struct vnode *v, uint32_t pid, uint32_t pgid)
 long sys_setpgid(const struct syscall_args *args)
 {
 	struct vnode *v = process_current()->vnode;
-	const int pid = (int)args->a[0];
-	int pgid = (int)args->a[1];
+	const int pid = (int)args->a[0], pgid = (int)args->a[1];
+	uint32_t nr, group;
 	int err;
 
 	if (pgid < 0)
 		return -EINVAL;
 	if (pid < 0)
 		return -ESRCH;
-	if (!pgid)
-		pgid = pid ? pid : (int)process_current()->pid;
+	nr = pid ? pid_from_vnr((uint32_t)pid) : process_current()->pid;
+	group = pgid ? pid_from_vnr((uint32_t)pgid) : nr;
 	spin_lock(&v->lock);
-	err = setpgid_locked(v, (uint32_t)pid, (uint32_t)pgid);
+	err = setpgid_locked(v, nr, group);
 	spin_unlock(&v->lock);
 	return err;
 }
@@ -287,14 +284,16 @@ static long id_of(int pid, bool session)
 	struct vnode *v = process_current()->vnode;
 	const struct process *p;
 	long ret = -ESRCH;
+	uint32_t nr;
 
 	if (pid < 0)
 		return -ESRCH;
+	nr = pid ? pid_from_vnr((uint32_t)pid) : process_current()->pid;
 	spin_lock(&v->lock);
-	p = by_number_locked(v, (uint32_t)pid);
+	p = process_find_locked(v, nr);
 	if (p)
-		ret = session ? p->sid : p->pgid;
-	else if (pid == (int)INIT_PID)
+		ret = pid_nr_in(session ? p->session : p->group, pid_ns_current());
+	else if (nr == INIT_PID)
 		ret = 0; /* the kernel is in none */
 	spin_unlock(&v->lock);
 	return ret;
@@ -303,7 +302,7 @@ static long id_of(int pid, bool session)
 /* getpgrp() */
 long sys_getpgrp(const struct syscall_args *args)
 {
-	return process_current()->pgid;
+	return pid_vnr(process_current()->pgid);
 }
 
 /* getpgid(pid) */
@@ -330,7 +329,7 @@ long sys_setsid(const struct syscall_args *args)
 		me->session_leader = true;
 		process_set_session_locked(me, me->pid_entry);
 		process_set_group_locked(me, me->pid_entry);
-		ret = me->pid;
+		ret = process_vpid(me);
 	}
 	spin_unlock(&v->lock);
 	return ret;

@@ -82,7 +82,7 @@ static bool for_one(struct process *p, void *arg)
 /* One task. */
 static int of_task(const struct ioprio_call *c)
 {
-	struct task *t = c->id ? task_find(c->id) : task_current();
+	struct task *t = c->id ? task_find(pid_from_vnr(c->id)) : task_current();
 	int ret;
 
 	if (!t)
@@ -99,7 +99,7 @@ static int run(struct ioprio_call *c)
 	case IOPRIO_WHO_PROCESS:
 		return of_task(c);
 	case IOPRIO_WHO_PGRP:
-		c->id = c->id ? c->id : process_current()->pgid;
+		c->id = c->id ? pid_from_vnr(c->id) : process_current()->pgid;
 		break;
 	case IOPRIO_WHO_USER:
 		c->id = c->id ? c->id : cred_current()->uid;

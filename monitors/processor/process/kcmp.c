@@ -147,8 +147,8 @@ static long compare(struct task *a, struct task *b, const struct syscall_args *a
 /* kcmp(pid1, pid2, type, idx1, idx2) */
 long sys_kcmp(const struct syscall_args *args)
 {
-	struct task *a = task_find((uint32_t)args->a[0]);
-	struct task *b = a ? task_find((uint32_t)args->a[1]) : NULL;
+	struct task *a = task_find(pid_from_vnr((uint32_t)args->a[0]));
+	struct task *b = a ? task_find(pid_from_vnr((uint32_t)args->a[1])) : NULL;
 	const long ret = b ? compare(a, b, args) : -ESRCH;
 
 	if (b)

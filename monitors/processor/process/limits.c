@@ -85,8 +85,9 @@ static bool may_limit(struct process *p)
 /* The process of task or process @id, 0 the caller's; referenced; NULL: none. */
 static struct process *process_of(uint32_t id)
 {
-	struct process *p = id ? process_find(id) : process_current();
-	struct task *t = p ? NULL : task_find(id);
+	const uint32_t nr = id ? pid_from_vnr(id) : 0;
+	struct process *p = id ? process_find(nr) : process_current();
+	struct task *t = p ? NULL : task_find(nr);
 
 	if (t)
 		p = t->process;

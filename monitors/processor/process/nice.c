@@ -143,12 +143,14 @@ static int run(struct nice_call *n, uint32_t id)
 	n->ret = -ESRCH;
 	n->id = id;
 	if (n->which == PRIO_PROCESS) {
-		n->id = id ? id : task_current()->tid;
+		n->id = id ? pid_from_vnr(id) : task_current()->tid;
 		for_task(n);
 	} else {
 		if (!id)
 			n->id = n->which == PRIO_PGRP ? process_current()->pgid
 						      : cred_current()->uid;
+		else if (n->which == PRIO_PGRP)
+			n->id = pid_from_vnr(id);
 		process_for_each(for_process, n);
 	}
 	/* Pid 1 is the kernel's. */

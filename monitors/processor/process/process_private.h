@@ -53,11 +53,16 @@ void task_start(struct task_start *start, bool announce);
 void vfork_release(struct task *t);
 uint64_t fork_max_tasks(void);
 
-/* Namespaces that there are not: clone() and unshare() answer EINVAL. */
-#define CLONE_NEW_NONE (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME)
-
 /* Put the objects that an unstarted or ending task shares with others. */
 void task_release_parts(struct task *t);
+
+/* --- unshare.c ------------------------------------------------------------------------------- */
+
+/* Namespaces that there are not: clone() and unshare() answer EINVAL. */
+#define CLONE_NEW_NONE (CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWTIME)
+
+/* May the calling task make the namespaces of @flags? -EPERM, -EINVAL. */
+int clone_check_namespaces(uint64_t flags) __must_check;
 
 /* --- pidfd.c --------------------------------------------------------------------------------- */
 

@@ -137,7 +137,7 @@ static void choose_signal(struct task *t, int signo)
 	if (signo && tr->is_signal && signo != tr->info.signo)
 		tr->info = (struct linux_siginfo){ .signo = signo,
 						   .code = SI_USER,
-						   .pid = process_current()->pid,
+						   .pid = process_vpid(process_current()),
 						   .uid = cred_current()->uid };
 }
 
@@ -336,7 +336,7 @@ long sys_ptrace(const struct syscall_args *args)
 
 	if (request == PTRACE_TRACEME)
 		return traceme();
-	t = task_find((uint32_t)args->a[1]);
+	t = task_find(pid_from_vnr((uint32_t)args->a[1]));
 	if (!t)
 		return -ESRCH;
 	if (request == PTRACE_ATTACH || request == PTRACE_SEIZE) {

@@ -100,7 +100,7 @@ long sys_sched_getattr(const struct syscall_args *args)
 	if (!args->a[1] || (int)args->a[0] < 0 || size > ATTR_MAX || size < SCHED_ATTR_SIZE_VER0 ||
 	    (uint32_t)args->a[3])
 		return -EINVAL;
-	t = args->a[0] ? task_find((uint32_t)args->a[0]) : task_current();
+	t = args->a[0] ? task_find(pid_from_vnr((uint32_t)args->a[0])) : task_current();
 	if (!t)
 		return -ESRCH;
 	policy = READ_ONCE(t->policy);

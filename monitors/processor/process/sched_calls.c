@@ -74,11 +74,12 @@ void sched_inherit(struct task *t)
  */
 static bool runs_no_more(int id)
 {
+	const uint32_t nr = id > 0 ? pid_from_vnr((uint32_t)id) : 0;
 	struct process *p;
 
-	if (id == (int)INIT_PID)
+	if (nr == INIT_PID)
 		return true;
-	p = id > 0 ? process_find((uint32_t)id) : NULL;
+	p = nr ? process_find(nr) : NULL;
 	if (p)
 		process_put(p);
 	return p;
@@ -89,7 +90,7 @@ static int task_of(int id, struct task **out)
 {
 	if (id < 0)
 		return -EINVAL;
-	*out = id ? task_find((uint32_t)id) : task_current();
+	*out = id ? task_find(pid_from_vnr((uint32_t)id)) : task_current();
 	if (!*out)
 		return -ESRCH;
 	if (!id)
@@ -294,7 +295,7 @@ int sched_change(int id, const struct sched_want *want)
 	if (err == -ESRCH && runs_no_more(id)) {
 		err = check_policy(policy, &w);
 		/* Nothing is left of a zombie to run; the kernel is no program's to change. */
-		return err ? err : id == (int)INIT_PID ? -EPERM : 0;
+		return err ? err : pid_from_vnr((uint32_t)id) == INIT_PID ? -EPERM : 0;
 	}
 	if (err)
 		return err;

@@ -321,7 +321,7 @@ static uint32_t unlike_locked(const struct task *t)
 		if (other == t || !s->mode ||
 		    (s->mode == SECCOMP_FILTER && is_behind(s->filter, t->seccomp.filter)))
 			continue;
-		return other->tid;
+		return task_vtid(other);
 	}
 	return 0;
 }

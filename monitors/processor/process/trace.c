@@ -26,8 +26,21 @@ struct stop {
 	int why; /* CLD_* */
 	const struct linux_siginfo *info;
 	bool is_signal;
+	bool names_task; /* the message is a number of the vNode: the tracer hears its own */
 	uint64_t message;
 };
+
+/* Of a task that need not be there any more. */
+static uint64_t number_for_locked(const struct process *tracer, uint64_t nr)
+{
+	const struct pid *pid;
+
+	assert_spin_held(&tracer->vnode->lock);
+	if (!tracer->pid_ns)
+		return nr;
+	pid = pid_find_locked(tracer->vnode, (uint32_t)nr);
+	return pid ? pid_nr_in(pid, tracer->pid_ns) : 0;
+}
 
 static void watch_locked(struct task *t, uint32_t bits)
 {
@@ -78,6 +91,8 @@ static bool stop_begin(struct task *t, const struct stop *s)
 			tr->info = *s->info;
 		tr->is_signal = s->is_signal;
 		tr->message = s->message;
+		if (s->names_task)
+			tr->message = number_for_locked(tr->tracer, s->message);
 		tr->go_on_with = 0;
 		tr->state = TRACE_STOPPED;
 	}
@@ -122,19 +137,26 @@ static bool stop(struct task *t, const struct stop *s)
 static struct linux_siginfo own_info(const struct task *t, int signo, uint32_t code)
 {
 	return (struct linux_siginfo){
-		.signo = signo, .code = (int32_t)code, .pid = t->tid, .uid = t->cred->uid
+		.signo = signo, .code = (int32_t)code, .pid = task_vtid(t), .uid = t->cred->uid
 	};
 }
 
 /* A stop of the kernel's own, which PTRACE_GETSIGINFO shows as a SIGTRAP with its code. */
-static void notify(struct task *t, uint32_t code, uint64_t message)
+static void notify_of(struct task *t, uint32_t code, uint64_t message, bool names_task)
 {
 	const struct linux_siginfo info = own_info(t, SIGTRAP, code);
-	const struct stop s = {
-		.code = code, .why = CLD_TRAPPED, .info = &info, .message = message
-	};
+	const struct stop s = { .code = code,
+				.why = CLD_TRAPPED,
+				.info = &info,
+				.message = message,
+				.names_task = names_task };
 
 	(void)stop(t, &s);
+}
+
+static void notify(struct task *t, uint32_t code, uint64_t message)
+{
+	notify_of(t, code, message, false);
 }
 
 /* The tracer has let the task go on with a signal from a stop that was at none. */
@@ -210,6 +232,14 @@ void trace_event(struct task *t, unsigned int event, uint64_t message)
 	post_given(t);
 }
 
+void trace_event_task(struct task *t, unsigned int event, uint32_t tid)
+{
+	if (!trace_wants(t, event))
+		return;
+	notify_of(t, SIGTRAP | event << 8, tid, true);
+	post_given(t);
+}
+
 void trace_exec_done(struct task *t, uint32_t old_tid)
 {
 	struct process *p = t->process;
@@ -225,7 +255,7 @@ void trace_exec_done(struct task *t, uint32_t old_tid)
 		info = own_info(t, SIGTRAP, SI_USER);
 		(void)signal_post_task(t, &info);
 	}
-	trace_event(t, PTRACE_EVENT_EXEC, old_tid);
+	trace_event_task(t, PTRACE_EVENT_EXEC, old_tid);
 }
 
 void trace_exiting(uint32_t wait_status)

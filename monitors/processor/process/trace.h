@@ -44,6 +44,7 @@ enum trace_state {
 struct task_trace {
 	struct process *tracer; /* vnode.lock and sig_lock; NULL: not traced; not counted */
 	uint32_t tracer_tid;    /* the same: the thread of it */
+	uint32_t nr;            /* the same: the task's number, as the tracer sees it */
 	struct list_head link;  /* vnode.lock: tracer->tracees */
 	bool ended;             /* vnode.lock: off its process; the link counts a reference */
 	uint32_t wait_status;   /* const once ended, of a task that is not its process's first */
@@ -121,6 +122,8 @@ void trace_trap(struct task *t);
 bool trace_wants(const struct task *t, unsigned int event);
 /* Stop at it, if so. */
 void trace_event(struct task *t, unsigned int event, uint64_t message);
+/* The same with the number of a task, which the tracer gets as it sees it. */
+void trace_event_task(struct task *t, unsigned int event, uint32_t tid);
 /* exec has succeeded; @old_tid is the number that the task had before. */
 void trace_exec_done(struct task *t, uint32_t old_tid);
 /* The calling task ends, or has its process end, with @wait_status. */

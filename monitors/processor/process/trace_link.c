@@ -40,6 +40,7 @@ int trace_link_locked(struct task *t, struct process *tracer, uint32_t tid, bool
 		ASSERT(!(tr->watch & ~TRACE_WATCH_SECCOMP));
 		tr->tracer = tracer;
 		tr->tracer_tid = tid;
+		tr->nr = pid_nr_in(t->pid_entry, tracer->pid_ns);
 		tr->seized = seized;
 		tr->options = options;
 		tr->trap = false;
@@ -118,7 +119,7 @@ bool trace_tell_locked(struct task *t, int code, int status)
 	const struct linux_siginfo info = {
 		.signo = SIGCHLD,
 		.code = code,
-		.pid = t->tid,
+		.pid = t->trace.nr,
 		.uid = READ_ONCE(t->process->cred)->uid, /* changes under vnode.lock too */
 		.status = status,
 	};
@@ -251,6 +252,8 @@ void trace_exec_locked(struct task *t, uint32_t old_tid, struct trace_gone *gone
 	 */
 	if (p->trace_end)
 		(void)!trace_forget_locked(p->trace_end, gone);
+	if (t->trace.tracer)
+		t->trace.nr = pid_nr_in(t->pid_entry, t->trace.tracer->pid_ns);
 	list_for_each_entry(c, &p->tracees, trace.link) {
 		if (c->trace.tracer_tid == old_tid)
 			c->trace.tracer_tid = t->tid;

@@ -3,9 +3,8 @@
  * unshare and setns: the calling task leaves what it shares with others.
  *
  * Flow:	everything that the task is to have is made first; then it is put in place, which
- *		cannot fail.
- * Limits:	a task enters namespaces of pids and users only if it is in them: there is one of
- *		each.
+ *		cannot fail. A PID namespace is for the children: the task keeps its numbers.
+ * Limits:	a task enters namespaces of pids and users only if it is in them.
  */
 #include "process_private.h"
 
@@ -21,6 +20,7 @@ struct parts {
 	struct files *files;
 	struct ns_set *ns;
 	bool undo; /* it takes back what it did to semaphores */
+	struct pid_ns *child_ns;
 };
 
 static void parts_put(struct parts *parts)
@@ -31,6 +31,7 @@ static void parts_put(struct parts *parts)
 		files_put(parts->files);
 	if (parts->ns)
 		ns_set_put(parts->ns);
+	pid_ns_put(parts->child_ns);
 	*parts = (struct parts){ 0 };
 }
 
@@ -56,6 +57,7 @@ static void install(struct parts *parts)
 	SWAP_IF_THERE(t->fs, parts->fs);
 	SWAP_IF_THERE(t->files, parts->files);
 	SWAP_IF_THERE(t->ns, parts->ns);
+	SWAP_IF_THERE(t->child_ns, parts->child_ns);
 	spin_unlock(&p->sig_lock);
 	parts_put(parts);
 }
@@ -74,19 +76,29 @@ static bool is_alone(void)
 	return alone;
 }
 
+#define CLONE_NEW_ANY (CLONE_NEWNS | CLONE_NEWPID | NS_SET_FLAGS | CLONE_NEW_NONE)
+
+int clone_check_namespaces(uint64_t flags)
+{
+	if ((flags & CLONE_NEW_ANY & ~CLONE_NEWUSER) && !capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (flags & CLONE_NEW_NONE)
+		return -EINVAL;
+	/* One level at a time: the first child has to be there before the next one. */
+	if ((flags & CLONE_NEWPID) && task_current()->child_ns)
+		return -EINVAL;
+	return 0;
+}
+
 static int check_unshare(uint64_t flags)
 {
 	const uint64_t together = CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
-	const uint64_t needs_cap = (CLONE_NEWNS | NS_SET_FLAGS | CLONE_NEW_NONE) & ~CLONE_NEWUSER;
 
-	if (flags & ~(together | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_NEWNS |
-		      NS_SET_FLAGS | CLONE_NEW_NONE))
+	if (flags & ~(together | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_NEW_ANY))
 		return -EINVAL;
 	if ((flags & together) && !is_alone())
 		return -EINVAL;
-	if ((flags & needs_cap) && !capable(CAP_SYS_ADMIN))
-		return -EPERM;
-	return flags & CLONE_NEW_NONE ? -EINVAL : 0;
+	return clone_check_namespaces(flags);
 }
 
 /* unshare(flags): parts of its own for the caller */
@@ -116,6 +128,12 @@ long sys_unshare(const struct syscall_args *args)
 
 		err = IS_ERR(ns) ? PTR_ERR(ns) : 0;
 		parts.ns = err ? NULL : ns;
+	}
+	if (!err && (flags & CLONE_NEWPID)) {
+		struct pid_ns *ns = pid_ns_create(t->process->pid_ns, kmem_current());
+
+		err = IS_ERR(ns) ? PTR_ERR(ns) : 0;
+		parts.child_ns = err ? NULL : ns;
 	}
 	if (err) {
 		parts_put(&parts);
@@ -156,8 +174,8 @@ static int enter(struct parts *parts, struct ns *ns)
 		return enter_mounts(parts, ns);
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
-	if (ns->kind == NS_PID)
-		return 0; /* the same */
+	if (ns->kind == NS_PID) /* the vNode's own is the only one that has a file */
+		return process_current()->pid_ns || task_current()->child_ns ? -EINVAL : 0;
 	set = ns_set_with(parts->ns ? parts->ns : task_current()->ns, ns);
 	if (IS_ERR(set))
 		return PTR_ERR(set);

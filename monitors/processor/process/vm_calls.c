@@ -88,7 +88,7 @@ static long move_all(struct aspace *as, const struct remote_segs *r, struct uio 
 /* The space of process @pid, referenced. ERR_PTR(-ESRCH, -EPERM) */
 static struct aspace *space_of(int pid)
 {
-	struct task *t = pid > 0 ? task_find((uint32_t)pid) : NULL;
+	struct task *t = pid > 0 ? task_find(pid_from_vnr((uint32_t)pid)) : NULL;
 	struct aspace *as;
 
 	if (!t)

@@ -17,7 +17,7 @@
 
 struct wait {
 	uint32_t which; /* P_* */
-	uint32_t id;
+	uint32_t id;    /* P_PID: as the caller sees it; P_PGID: in the vNode */
 	uint32_t options;
 	struct process *pidfd; /* P_PIDFD: counted */
 	bool nonblock;         /* P_PIDFD: the descriptor says so */
@@ -33,7 +33,7 @@ struct wait {
 
 static bool concerns(const struct wait *w, const struct process *c)
 {
-	if (w->which == P_PID && c->pid != w->id)
+	if (w->which == P_PID && pid_nr_in(c->pid_entry, pid_ns_current()) != w->id)
 		return false;
 	if (w->which == P_PIDFD && c != w->pidfd)
 		return false;
@@ -49,7 +49,7 @@ static void report(struct wait *w, struct process *c, int code, int status, uint
 	__must_hold(&c->vnode->lock)
 {
 	assert_spin_held(&c->vnode->lock);
-	w->pid = c->pid;
+	w->pid = pid_nr_in(c->pid_entry, pid_ns_current());
 	w->uid = READ_ONCE(c->cred)->uid; /* changes under vnode.lock too */
 	w->code = code;
 	w->status = status;
@@ -106,7 +106,7 @@ static bool concerns_tracee(const struct wait *w, const struct task *t)
 {
 	const struct process *p = t->process;
 
-	if (w->which == P_PID && t->tid != w->id)
+	if (w->which == P_PID && t->trace.nr != w->id)
 		return false;
 	if (w->which == P_PIDFD && (p != w->pidfd || t->tid != p->pid))
 		return false;
@@ -123,7 +123,7 @@ static void report_task_locked(struct wait *w, struct task *t, int code, int sta
 
 	assert_spin_held(&p->vnode->lock);
 	report(w, p, code, status, wait_status);
-	w->pid = t->tid;
+	w->pid = t->trace.nr;
 }
 
 /* The end of a traced task. 1 it is told, 0 not yet, -ECHILD there is nothing to wait for. */
@@ -254,7 +254,7 @@ long sys_wait4(const struct syscall_args *args)
 		w.id = (uint32_t)pid;
 	} else if (pid != -1) {
 		w.which = P_PGID;
-		w.id = pid ? (uint32_t)-pid : process_current()->pgid;
+		w.id = pid ? pid_from_vnr((uint32_t)-pid) : process_current()->pgid;
 	}
 	ret = do_wait(&w);
 	if (ret <= 0)
@@ -276,8 +276,7 @@ static int waitid_target(struct wait *w, int which, int id)
 	case P_PID:
 		return id > 0 ? 0 : -EINVAL;
 	case P_PGID:
-		if (id == 0)
-			w->id = process_current()->pgid;
+		w->id = id ? pid_from_vnr((uint32_t)id) : process_current()->pgid;
 		return id >= 0 ? 0 : -EINVAL;
 	case P_PIDFD:
 		if (id < 0)

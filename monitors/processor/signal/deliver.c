@@ -364,7 +364,9 @@ static void deliver(struct process *p, struct task *t, struct pt_regs *regs, str
 			      : s->act.handler == SIG_IGN ? "ignored"
 							  : "handler");
 	if (s->act.handler == SIG_DFL) {
-		act_default(p, &s->info, s->cont_seq);
+		/* Number 1 of a PID namespace: it was blocked, or its tracer has sent it. */
+		if (!READ_ONCE(p->sig.unkillable) || (SIGMASK(s->info.signo) & SIGMASK_UNBLOCKABLE))
+			act_default(p, &s->info, s->cont_seq);
 	} else if (s->act.handler != SIG_IGN) {
 		restart_fixup(regs, &s->act);
 		run_handler(t, regs, &s->info, &s->act);

@@ -20,7 +20,7 @@ static struct linux_siginfo sender_info(int signo, int code)
 	struct process *p = process_current();
 
 	return (struct linux_siginfo){
-		.signo = signo, .code = code, .pid = p->pid, .uid = cred_current()->uid
+		.signo = signo, .code = code, .pid = process_vpid(p), .uid = cred_current()->uid
 	};
 }
 
@@ -47,9 +47,10 @@ long sys_kill(const struct syscall_args *args)
 	return process_kill_call(pid, &info);
 }
 
-/* @tgid 0: whatever process it belongs to. */
-static long kill_task(uint32_t tgid, uint32_t tid, const struct linux_siginfo *info)
+/* @vtid of process @vtgid, as the caller sees them; @vtgid 0: whatever process it belongs to. */
+static long kill_task(uint32_t vtgid, uint32_t vtid, const struct linux_siginfo *info)
 {
+	const uint32_t tid = pid_from_vnr(vtid), tgid = vtgid ? pid_from_vnr(vtgid) : 0;
 	struct task *t = task_find(tid);
 	struct process *p = t ? t->process : process_find(tid);
 	long ret = -ESRCH;
@@ -58,7 +59,7 @@ static long kill_task(uint32_t tgid, uint32_t tid, const struct linux_siginfo *i
 	 * Without a task it is the number of a process whose first task has ended, which takes no
 	 * signals.
 	 */
-	if (p && (!tgid || p->pid == tgid))
+	if (p && (!vtgid || p->pid == tgid))
 		ret = process_may_signal(p, info->signo) ? 0 : -EPERM;
 	if (t && !ret && info->signo)
 		ret = signal_post_tid(p, tid, info);
@@ -103,7 +104,7 @@ static int get_info(struct linux_siginfo *info, uint64_t uinfo, int signo, uint3
 		return -EFAULT;
 	info->signo = signo;
 	info->pad = 0;
-	if ((info->code >= 0 || info->code == SI_TKILL) && to != process_current()->pid)
+	if ((info->code >= 0 || info->code == SI_TKILL) && to != process_vpid(process_current()))
 		return -EPERM;
 	return 0;
 }

@@ -69,10 +69,30 @@ bool signal_ignored_by(const struct linux_sigaction *act, int signo)
 }
 
 /*
+ * Does the sender belong to no task in @p's PID namespace? Then it has no number there, and can
+ * kill and stop number 1 of it.
+ */
+static bool from_outside(const struct process *p, const struct linux_siginfo *info)
+{
+	const struct task *me = task_current();
+
+	if (info->code > 0 || info->code == SI_TIMER || info->code == SI_SIGIO)
+		return false;
+	return p->pid_ns && me && !pid_ns_within(me->process->pid_ns, p->pid_ns);
+}
+
+/* Number 1 of a PID namespace takes no default action, but for what is @forced upon it. */
+static bool spared_locked(const struct process *p, int signo, bool forced)
+{
+	assert_spin_held(&p->sig_lock);
+	return p->sig.unkillable && !(forced && (SIGMASK(signo) & SIGMASK_UNBLOCKABLE));
+}
+
+/*
  * A blocked signal waits even if it would be ignored: the disposition may change before it is
  * unblocked.
  */
-static bool ignored_locked(struct process *p, const struct task *t, int signo)
+static bool ignored_locked(struct process *p, const struct task *t, int signo, bool forced)
 {
 	const struct linux_sigaction act = sighand_action(p->sig.sighand, signo);
 
@@ -82,6 +102,8 @@ static bool ignored_locked(struct process *p, const struct task *t, int signo)
 	/* A tracer may make something of it, but not of SIGKILL. */
 	if (task_is_traced(t))
 		return false;
+	if (act.handler == SIG_DFL && spared_locked(p, signo, forced))
+		return true;
 	return signal_ignored_by(&act, signo);
 }
 
@@ -239,7 +261,7 @@ static void notify_locked(struct process *p, struct task *t, int signo)
 	if (!t)
 		return;
 	if (act.handler == SIG_DFL && signal_default_action(signo) == ACT_TERM &&
-	    !(t->sig.wait_set & SIGMASK(signo)) && !t->trace.tracer)
+	    !p->sig.unkillable && !(t->sig.wait_set & SIGMASK(signo)) && !t->trace.tracer)
 		end_locked(p, signo);
 	else
 		thread_notify(t->thread, THREAD_F_SIGNAL);
@@ -249,6 +271,9 @@ static void notify_locked(struct process *p, struct task *t, int signo)
 static int post_locked(struct process *p, struct task *t, const struct linux_siginfo *info)
 {
 	const int signo = info->signo;
+	const bool outside = from_outside(p, info);
+	const bool forced = outside || info->code == SI_KERNEL;
+	struct linux_siginfo unknown;
 	struct sig_charge charge;
 	struct task *first;
 	int err;
@@ -258,12 +283,18 @@ static int post_locked(struct process *p, struct task *t, const struct linux_sig
 	if (p->exiting)
 		return 0;
 	if (signo == SIGKILL) {
-		end_locked(p, signo);
+		if (!spared_locked(p, signo, forced))
+			end_locked(p, signo);
 		return 0;
 	}
 	cancel_opposite_locked(p, signo);
-	if (ignored_locked(p, t ? t : first, signo))
+	if (ignored_locked(p, t ? t : first, signo, forced))
 		return 0;
+	if (outside) {
+		unknown = *info;
+		unknown.pid = 0;
+		info = &unknown;
+	}
 	signal_charge_of(p, &charge);
 	err = sigqueue_add(t ? &t->sig.pending : &p->sig.pending, info, &charge);
 	if (err)
@@ -337,11 +368,12 @@ void signal_post_timer_locked(struct process *p, uint32_t tid, struct sigentry *
 	if (p->exiting || !t)
 		return;
 	if (signo == SIGKILL) {
-		end_locked(p, signo);
+		if (!spared_locked(p, signo, false))
+			end_locked(p, signo);
 		return;
 	}
 	cancel_opposite_locked(p, signo);
-	if (ignored_locked(p, t, signo)) {
+	if (ignored_locked(p, t, signo, false)) {
 		ptimer_dropped_locked(e->timer);
 		return;
 	}
@@ -376,6 +408,9 @@ static void force(struct task *t, const struct linux_siginfo *info, bool ends)
 	spin_lock(&sh->lock);
 	if (sh->actions[info->signo].handler == SIG_IGN || (t->sig.mask & bit))
 		sh->actions[info->signo].handler = SIG_DFL;
+	/* Number 1 of a PID namespace does not live on after a fault, either. */
+	if (ends || sh->actions[info->signo].handler == SIG_DFL)
+		p->sig.unkillable = false;
 	spin_unlock(&sh->lock);
 	t->sig.mask &= ~bit;
 	if (ends)

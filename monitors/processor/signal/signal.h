@@ -99,6 +99,8 @@ struct signal_process {
 	bool timers_over;              /* process.lock: it has ended, there will be none */
 	uint64_t dead_cpu_ns;          /* CPU time of tasks that are gone */
 	uint64_t dead_user_ns;         /* the part of it in user mode */
+	/* Number 1 of a PID namespace: it takes no default action but what is forced upon it. */
+	bool unkillable;
 };
 
 /* --- posting -------------------------------------------------------------------------- */

@@ -27,7 +27,8 @@ static int get_sigevent(struct linux_sigevent *ev, uint64_t uev)
 	case SIGEV_NONE:
 		return 0;
 	case SIGEV_THREAD_ID:
-		if (ev->tid <= 0 || signal_post_tid(process_current(), (uint32_t)ev->tid, NULL))
+		ev->tid = ev->tid > 0 ? (int32_t)pid_from_vnr((uint32_t)ev->tid) : 0;
+		if (!ev->tid || signal_post_tid(process_current(), (uint32_t)ev->tid, NULL))
 			return -EINVAL;
 		break;
 	case SIGEV_SIGNAL:

@@ -33,7 +33,7 @@ static int check_cred(const struct linux_ucred *cred)
 {
 	const struct cred *own = cred_current();
 
-	if (cred->pid != process_current()->pid && !capable(CAP_SYS_ADMIN))
+	if (cred->pid != process_vpid(process_current()) && !capable(CAP_SYS_ADMIN))
 		return -EPERM;
 	if (cred->uid != own->uid && cred->uid != own->euid && cred->uid != own->suid &&
 	    !capable(CAP_SETUID))
@@ -51,7 +51,10 @@ static int apply_request(const struct cmsg_request *req, struct socket_msg *m)
 	if (err)
 		return err;
 	if (req->has_cred) {
-		m->cred = (struct socket_cred){ req->cred.pid, req->cred.uid, req->cred.gid };
+		m->cred = (struct socket_cred){ pid_from_vnr(req->cred.pid), req->cred.uid,
+						req->cred.gid };
+		if (req->cred.pid && !m->cred.pid)
+			return -ESRCH;
 		m->has_cred = true;
 	}
 	return req->nr_fds ? scm_create(req->fds, req->nr_fds, &m->fds) : 0;
@@ -106,9 +109,11 @@ static void put_stamp(const struct socket *s, const struct socket_msg *m, struct
 /* The ancillary data of a message that was received to the program. */
 static void put_control(struct socket *s, struct socket_msg *m, struct cmsg_sink *sink)
 {
+	const struct linux_ucred cred = { pid_vnr(m->cred.pid), m->cred.uid, m->cred.gid };
+
 	put_stamp(s, m, sink);
 	if (s->family == AF_UNIX && socket_option(s, SOCKET_PASSCRED) && m->has_cred)
-		cmsg_put(sink, SOL_SOCKET, SCM_CREDENTIALS, &m->cred, sizeof(m->cred));
+		cmsg_put(sink, SOL_SOCKET, SCM_CREDENTIALS, &cred, sizeof(cred));
 	if (m->fds) {
 		cmsg_put_fds(sink, m->fds, m->flags & MSG_CMSG_CLOEXEC);
 		m->fds = NULL;

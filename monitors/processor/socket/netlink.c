@@ -77,7 +77,7 @@ static int enter_locked(struct netlink_socket *n, uint32_t port) __must_hold(&ta
 /* A port of the system's choice, unless it has one: the process's id if that is free. */
 static void autobind(struct netlink_socket *n)
 {
-	uint32_t port = (uint32_t)process_current()->pid;
+	uint32_t port = process_vpid(process_current());
 
 	if (__atomic_load_n(&n->port, __ATOMIC_ACQUIRE))
 		return;

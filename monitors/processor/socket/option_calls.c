@@ -326,6 +326,7 @@ static int get_option(struct socket *s, int option, void *val, uint32_t *len)
 		spin_unlock(&s->lock);
 		if (!cred.pid)
 			cred.uid = cred.gid = UINT32_MAX;
+		cred.pid = pid_vnr(cred.pid);
 		from = &cred;
 		size = sizeof(cred);
 		break;

@@ -112,7 +112,7 @@ static long get_foreground(struct tty *tty, uint64_t arg)
 	spin_lock(&tty->lock);
 	pgrp = tty->pgrp;
 	spin_unlock(&tty->lock);
-	return put_user_u32(pgrp, (void __user *)arg) ? -EFAULT : 0;
+	return put_user_u32(pid_vnr(pgrp), (void __user *)arg) ? -EFAULT : 0;
 }
 
 struct group_search {
@@ -144,6 +144,7 @@ static long set_foreground(struct tty *tty, uint64_t arg)
 		return -EFAULT;
 	if ((int32_t)s.pgid <= 0)
 		return -EINVAL;
+	s.pgid = pid_from_vnr(s.pgid);
 	process_for_each(look_for_group, &s);
 	if (!s.found)
 		return -ESRCH;
@@ -169,8 +170,9 @@ long tty_job_ioctl(struct tty *tty, uint32_t cmd, uint64_t arg)
 	case TIOCGSID:
 		if (!is_controlling(tty, process_current()))
 			return -ENOTTY;
-		return put_user_u32(READ_ONCE(process_current()->sid), (void __user *)arg) ? -EFAULT
-											   : 0;
+		return put_user_u32(pid_vnr(READ_ONCE(process_current()->sid)), (void __user *)arg)
+			       ? -EFAULT
+			       : 0;
 	case TIOCGETD:
 		return put_user_u32(0, (void __user *)arg) ? -EFAULT : 0; /* N_TTY */
 	default:

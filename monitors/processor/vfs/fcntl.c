@@ -60,7 +60,8 @@ static long set_flags(struct file *f, int fd, uint32_t flags)
 static long set_owner(struct file *f, int type, int pid)
 {
 	struct file_owner owner;
-	const int err = owner_make(type, (uint32_t)pid, &owner);
+	const uint32_t nr = pid ? pid_from_vnr((uint32_t)pid) : 0;
+	const int err = pid && !nr ? -ESRCH : owner_make(type, nr, &owner);
 
 	if (!err)
 		async_set_owner(f, &owner);
@@ -87,7 +88,7 @@ static long set_owner_number(struct file *f, int owner)
 static long get_owner_number(struct file *f)
 {
 	const struct file_owner owner = async_owner(f);
-	const long nr = owner_number(&owner);
+	const long nr = pid_vnr(owner_number(&owner));
 
 	return owner.type == F_OWNER_PGRP ? -nr : nr;
 }
@@ -113,7 +114,7 @@ static long owner_commands(struct file *f, uint32_t cmd, uint64_t arg)
 		return async_signal(f);
 	default:
 		owner = async_owner(f);
-		u = (struct linux_f_owner_ex){ owner.type, (int32_t)owner_number(&owner) };
+		u = (struct linux_f_owner_ex){ owner.type, (int32_t)pid_vnr(owner_number(&owner)) };
 		return copy_to_user((void __user *)arg, &u, sizeof(u)) ? -EFAULT : 0;
 	}
 }
