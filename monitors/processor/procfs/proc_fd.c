@@ -331,6 +331,30 @@ const struct pseudo_dynamic proc_fds = { .node = &fd_node, .find = find_fd, .nex
 
 /* --- fdinfo -------------------------------------------------------------------------- */
 
+/* A descriptor of a process: its numbers from the tree's namespace inwards; -1: it is gone. */
+static void put_pidfd(struct text *t, const struct pseudo_subject *s, const struct process *p)
+{
+	uint32_t nrs[PID_NS_LEVELS + 1] = { 0 }, n = 0;
+	const struct pid *pid;
+
+	spin_lock(&p->vnode->lock);
+	pid = p->pid_entry;
+	if (pid) {
+		nrs[n++] = pid_nr_in(pid, s->pid_ns);
+		for (uint32_t i = pid_ns_level(s->pid_ns); nrs[0] && i < pid->level; i++)
+			nrs[n++] = pid->inner[i].nr;
+	}
+	spin_unlock(&p->vnode->lock);
+	if (!n) {
+		text_puts(t, "Pid:\t-1\nNSpid:\t-1\n");
+		return;
+	}
+	text_printf(t, "Pid:\t%u\nNSpid:", nrs[0]);
+	for (uint32_t i = 0; i < n; i++)
+		text_printf(t, "\t%u", nrs[i]);
+	text_puts(t, "\n");
+}
+
 SHOW(show_pid_fdinfo)
 {
 	struct file_attr attr = { 0 };
@@ -355,6 +379,8 @@ SHOW(show_pid_fdinfo)
 			    READ_ONCE(f->flags) | (cloexec ? O_CLOEXEC : 0),
 			    (unsigned long long)(attr.fsid & 0xffff),
 			    (unsigned long long)attr.file.ino);
+	if (!err && pidfd_process_of(f))
+		put_pidfd(t, s, pidfd_process_of(f));
 	file_put(f);
 	return err;
 }

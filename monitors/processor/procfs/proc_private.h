@@ -18,6 +18,11 @@ struct proc_ref {
 	struct task *task;
 };
 int proc_get(const struct pseudo_subject *s, struct proc_ref *ref) __must_check;
+/* Number @nr of the vNode as the tree of @s shows it; 0: it is not seen there. */
+static inline uint32_t proc_nr(const struct pseudo_subject *s, uint32_t nr)
+{
+	return pid_vnr_in(nr, s->pid_ns);
+}
 void proc_put(struct proc_ref *ref);
 /* Its address space, referenced; NULL: a zombie has none. -ESRCH */
 int proc_aspace(const struct pseudo_subject *s, struct aspace **as) __must_check;

@@ -204,8 +204,10 @@ static void put_stat(struct text *t, const struct pseudo_subject *s, const struc
 	if (as)
 		proc_sizes(as, &z);
 	tty_of_session(f->sid, &tty, &foreground);
-	text_printf(t, "%u (%s) %c %u %u %u %u %d 4194304 ", f->pid, f->comm, f->state, f->ppid,
-		    f->pgid, f->sid, tty, foreground);
+	if (foreground > 0)
+		foreground = (int)proc_nr(s, (uint32_t)foreground);
+	text_printf(t, "%u (%s) %c %u %u %u %u %d 4194304 ", proc_nr(s, f->pid), f->comm, f->state,
+		    proc_nr(s, f->ppid), proc_nr(s, f->pgid), proc_nr(s, f->sid), tty, foreground);
 	text_printf(t, "%llu %llu 0 0 ", (unsigned long long)f->faults,
 		    (unsigned long long)f->child_faults);
 	text_printf(t, "%llu %llu %llu %llu ", ticks(f->user_ns), ticks(f->system_ns),
@@ -389,6 +391,49 @@ static void put_cpus(struct text *t, const struct cpu_mask *allowed)
 	}
 }
 
+/*
+ * From the tree's namespace to the innermost one of @pid: the number in each of what @which is. 0:
+ * it has none there.
+ */
+static void put_levels(struct text *t, const char *name, const struct pseudo_subject *s,
+		       const uint32_t nrs[], uint32_t n)
+{
+	text_printf(t, "%s:", name);
+	for (uint32_t i = pid_ns_level(s->pid_ns); i < n; i++)
+		text_printf(t, "\t%u", nrs[i]);
+	text_puts(t, "\n");
+}
+
+/* The numbers of what is called @nr in the vNode, in the first @n namespaces around @of. */
+static void read_levels(uint32_t nr, const struct pid *of, uint32_t nrs[], uint32_t n)
+{
+	const struct pid *pid = pid_find_locked(&root_vnode, nr);
+
+	assert_spin_held(&root_vnode.lock);
+	for (uint32_t i = 0; i < n; i++)
+		nrs[i] = pid ? pid_nr_in(pid, i ? of->inner[i - 1].ns : NULL) : 0;
+}
+
+/* Nothing of a task that has gone meanwhile. */
+static void put_namespaces(struct text *t, const struct pseudo_subject *s, const struct facts *f)
+{
+	static const char *const names[4] = { "NStgid", "NSpid", "NSpgid", "NSsid" };
+	const uint32_t ids[4] = { f->tgid, f->pid, f->pgid, f->sid };
+	uint32_t nrs[4][PID_NS_LEVELS + 1], n = 0;
+	const struct pid *own;
+
+	spin_lock(&root_vnode.lock);
+	own = pid_find_locked(&root_vnode, f->pid);
+	if (own) {
+		n = own->level + 1;
+		for (int i = 0; i < 4; i++)
+			read_levels(ids[i], own, nrs[i], n);
+	}
+	spin_unlock(&root_vnode.lock);
+	for (int i = 0; i < 4; i++)
+		put_levels(t, names[i], s, nrs[i], n);
+}
+
 static void put_status(struct text *t, const struct pseudo_subject *s, const struct facts *f,
 		       struct aspace *as)
 {
@@ -399,14 +444,15 @@ static void put_status(struct text *t, const struct pseudo_subject *s, const str
 
 	put_name(t, f->comm);
 	text_printf(t, "Umask:\t%04o\nState:\t%s\nTgid:\t%u\nNgid:\t0\nPid:\t%u\nPPid:\t%u\n", mask,
-		    state_name(f->state), f->tgid, f->pid, f->ppid);
-	text_printf(t, "TracerPid:\t%u\n", f->tracer);
+		    state_name(f->state), proc_nr(s, f->tgid), proc_nr(s, f->pid),
+		    proc_nr(s, f->ppid));
+	text_printf(t, "TracerPid:\t%u\n", proc_nr(s, f->tracer));
 	put_ids(t, c);
 	text_printf(t, "FDSize:\t%d\nGroups:\t", MAX((fds + 63) & ~63, 64));
 	for (uint32_t i = 0; i < c->nr_groups; i++)
 		text_printf(t, "%u ", c->groups[i]);
-	text_printf(t, "\nNStgid:\t%u\nNSpid:\t%u\nNSpgid:\t%u\nNSsid:\t%u\n", f->tgid, f->pid,
-		    f->pgid, f->sid);
+	text_puts(t, "\n");
+	put_namespaces(t, s, f);
 	if (as)
 		put_memory(t, as);
 	text_printf(t, "CoreDumping:\t0\nTHP_enabled:\t0\nThreads:\t%u\nSigQ:\t%llu/%llu\n",

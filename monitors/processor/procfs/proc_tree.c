@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * /proc: the tree of names.
+ *
+ * The tree that is mounted first shows the vNode's numbers. mount(2) in a PID namespace makes a
+ * tree of its own, with the tasks and the numbers of that namespace.
  */
 #include <kernel/initcall.h>
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
+#include <processor/account/account.h>
 
 #include "proc_private.h"
 
@@ -27,6 +31,7 @@ static int find_process(struct pseudo_subject *s, const char *name)
 
 	if (parse_id(name, &id))
 		return -ENOENT;
+	id = pid_from_vnr_in(id, s->pid_ns);
 	p = process_find(id);
 	if (!p) {
 		t = task_find(id);
@@ -47,7 +52,7 @@ static int find_process(struct pseudo_subject *s, const char *name)
 static int next_process(const struct pseudo_subject *s, uint64_t *nr, char name[PSEUDO_NAME_MAX])
 {
 	uint32_t pid = (uint32_t)*nr;
-	struct process *p = *nr < PID_MAX ? process_next(NULL, &pid) : NULL;
+	struct process *p = *nr < PID_MAX ? process_next(s->pid_ns, &pid) : NULL;
 
 	if (!p)
 		return -ENOENT;
@@ -65,7 +70,9 @@ static int find_task(struct pseudo_subject *s, const char *name)
 
 	if (parse_id(name, &id))
 		return -ENOENT;
-	s->tid = id;
+	s->tid = pid_from_vnr_in(id, s->pid_ns);
+	if (!s->tid)
+		return -ENOENT;
 	err = proc_get(s, &ref);
 	if (!err)
 		proc_put(&ref);
@@ -85,7 +92,7 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 	err = proc_get(&whole, &ref);
 	if (err)
 		return err == -ESRCH ? -ENOENT : err;
-	t = process_next_task(ref.process, NULL, &tid);
+	t = process_next_task(ref.process, s->pid_ns, &tid);
 	proc_put(&ref);
 	if (!t)
 		return -ENOENT;
@@ -160,20 +167,27 @@ static const struct pseudo_dynamic processes = {
 
 /* --- the root ------------------------------------------------------------------------ */
 
-/* A walk for the launcher, which is no process, finds nothing behind these two. */
+/*
+ * A walk for the launcher, which is no process, finds nothing behind these two, nor does a process
+ * outside of the tree's namespace.
+ */
 static int link_self(struct text *t, const struct pseudo_subject *s)
 {
-	if (!task_current())
+	const uint32_t pid = task_current() ? proc_nr(s, process_current()->pid) : 0;
+
+	if (!pid)
 		return -ENOENT;
-	text_printf(t, "%u", process_current()->pid);
+	text_printf(t, "%u", pid);
 	return 0;
 }
 
 static int link_thread_self(struct text *t, const struct pseudo_subject *s)
 {
-	if (!task_current())
+	const uint32_t pid = task_current() ? proc_nr(s, process_current()->pid) : 0;
+
+	if (!pid)
 		return -ENOENT;
-	text_printf(t, "%u/task/%u", process_current()->pid, task_current()->tid);
+	text_printf(t, "%u/task/%u", pid, proc_nr(s, task_current()->tid));
 	return 0;
 }
 
@@ -219,9 +233,56 @@ static const struct pseudo_node root_node = {
 	.dynamic = &processes,
 };
 
+/* --- the file systems ---------------------------------------------------------------- */
+
 static int proc_root(const struct fs_type *type, struct inode **out)
 {
-	return pseudo_root(type, &root_node, out);
+	return pseudo_root(type, &root_node, NULL, out);
+}
+
+/* One that was made in a PID namespace. */
+struct proc_fs {
+	struct fs_type type;
+	struct pid_ns *ns; /* const; counted */
+};
+
+static int made_root(const struct fs_type *type, struct inode **out)
+{
+	return pseudo_root(type, &root_node, container_of(type, struct proc_fs, type)->ns, out);
+}
+
+static void proc_drop(struct fs_type *type)
+{
+	struct proc_fs *fs = container_of(type, struct proc_fs, type);
+
+	pid_ns_put(fs->ns);
+	kmem_free(fs);
+}
+
+static bool proc_is_shared(void)
+{
+	return !pid_ns_current();
+}
+
+/* As with the one that is shared, options mean nothing. */
+static int proc_make(const char *data, struct fs_type **out)
+{
+	struct proc_fs *fs = kmem_alloc(kmem_current(), sizeof(*fs));
+
+	if (!fs)
+		return -ENOMEM;
+	*fs = (struct proc_fs){ .type = { .name = "proc",
+					  .at = "/",
+					  .magic = 0x9fa0,
+					  .create_error = -ENOENT,
+					  .noexec = true,
+					  .made_up = true,
+					  .root = made_root,
+					  .drop = proc_drop,
+					  .dev = fs_new_dev() },
+				.ns = pid_ns_get(pid_ns_current()) };
+	*out = &fs->type;
+	return 0;
 }
 
 static struct fs_type procfs = {
@@ -233,6 +294,8 @@ static struct fs_type procfs = {
 	.noexec = true,
 	.made_up = true,
 	.root = proc_root,
+	.make = proc_make,
+	.is_shared = proc_is_shared,
 };
 
 static int proc_init(void)

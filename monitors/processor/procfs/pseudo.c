@@ -135,11 +135,15 @@ static int make(const struct fs_type *type, const struct pseudo_node *node,
 	return 0;
 }
 
-int pseudo_root(const struct fs_type *type, const struct pseudo_node *node, struct inode **out)
+int pseudo_root(const struct fs_type *type, const struct pseudo_node *node, struct pid_ns *pid_ns,
+		struct inode **out)
 {
-	const struct pseudo_subject none = { 0 };
+	const struct pseudo_subject none = { .pid_ns = pid_ns };
+	const int err = make(type, node, &none, NULL, "", out);
 
-	return make(type, node, &none, NULL, "", out);
+	if (!err)
+		pid_ns_get(pid_ns);
+	return err;
 }
 
 int pseudo_subject_of(const struct inode *inode, struct pseudo_subject *s)
@@ -165,6 +169,8 @@ static void pseudo_release(struct inode *inode)
 		hlist_del(&p->link);
 		spin_unlock(&dirs.lock);
 	}
+	if (!dir)
+		pid_ns_put(p->subject.pid_ns);
 	kmem_free(p);
 	inode_put(dir);
 }

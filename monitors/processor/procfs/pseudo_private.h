@@ -22,10 +22,13 @@
 struct file;
 struct file_ops;
 struct path;
+struct pid_ns;
 
 struct pseudo_subject {
-	uint32_t pid;      /* 0: not about a process */
-	uint32_t tid;      /* 0: about the process as a whole */
+	/* Whose numbers the tree shows: counted by its root; NULL: the vNode's. */
+	struct pid_ns *pid_ns;
+	uint32_t pid;      /* in the vNode; 0: not about a process */
+	uint32_t tid;      /* the same; 0: about the process as a whole */
 	uint64_t start_ns; /* of the process: a pid may be used again */
 	uint32_t nr;       /* descriptor, CPU, cache index ... */
 };
@@ -76,9 +79,9 @@ struct pseudo_node {
 #define PSEUDO_WRITABLE(n, perm, fn, w) \
 	{ .name = (n), .mode = S_IFREG | (perm), .show = (fn), .store = (w) }
 
-/* For fs_type.root: a file system with @node as its root directory. */
-int pseudo_root(const struct fs_type *type, const struct pseudo_node *node, struct inode **out)
-	__must_check;
+/* For fs_type.root: a file system with @node as its root directory, and the numbers of @pid_ns. */
+int pseudo_root(const struct fs_type *type, const struct pseudo_node *node, struct pid_ns *pid_ns,
+		struct inode **out) __must_check;
 
 /* The subject of directory @inode directly below a root, if that is a process. -EBADF */
 int pseudo_subject_of(const struct inode *inode, struct pseudo_subject *s) __must_check;

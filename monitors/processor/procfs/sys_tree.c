@@ -357,7 +357,7 @@ static const struct pseudo_node sys_root_node = PSEUDO_DIR("", sys_nodes);
 
 static int sys_root(const struct fs_type *type, struct inode **out)
 {
-	return pseudo_root(type, &sys_root_node, out);
+	return pseudo_root(type, &sys_root_node, NULL, out);
 }
 
 static struct fs_type sysfs = {

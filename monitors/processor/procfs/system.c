@@ -149,10 +149,11 @@ uint64_t system_forks(void)
 
 uint32_t system_last_pid(void)
 {
+	const struct pid_ns *ns = pid_ns_current();
 	uint32_t last;
 
 	spin_lock(&root_vnode.lock);
-	last = root_vnode.last_pid;
+	last = ns ? ns->last_pid : root_vnode.last_pid;
 	spin_unlock(&root_vnode.lock);
 	return last;
 }

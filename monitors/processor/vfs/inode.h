@@ -79,6 +79,8 @@ struct fs_type {             /* one file system */
 	 */
 	int (*make)(const char *data, struct fs_type **out);
 	void (*drop)(struct fs_type *type);
+	/* With @make: do the calling task's mounts show this one all the same? NULL: no. */
+	bool (*is_shared)(void);
 	/* MS_REMOUNT with @data; nothing has changed after an error. NULL: it has no options. */
 	int (*reconfigure)(struct fs_type *type, const char *data);
 	/*

@@ -423,7 +423,7 @@ int fs_find(const char *name, struct fs_type **type, struct inode **root)
 			continue;
 		*type = r->type;
 		*root = NULL;
-		if (r->type->make)
+		if (r->type->make && !(r->type->is_shared && r->type->is_shared()))
 			return 0;
 		err = root_of(r);
 		if (!err) {
