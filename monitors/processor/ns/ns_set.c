@@ -148,8 +148,8 @@ static struct ns *ns_of_task_locked(const struct task *t, enum ns_kind kind)
 	assert_spin_held(&t->process->sig_lock);
 	if (kind == NS_USER)
 		return ns_get(&ns_user_first);
-	if (kind == NS_PID)
-		return ns_get(&pid_first);
+	if (kind == NS_PID) /* one that was made has no file yet */
+		return t->process->pid_ns || t->child_ns ? NULL : ns_get(&pid_first);
 	if (kind == NS_MNT)
 		return t->fs ? mounts_ns(t->fs->mounts) : NULL;
 	ns = t->ns ? t->ns->of[kind] : NULL;
