@@ -28,6 +28,11 @@ def test_the_same_as_on_linux(cluster, programs, name):
     same(cluster, [programs / name])
 
 
+def test_pid_namespaces(plain, programs):
+    """Numbers at every level, number 1 and its end, /proc of a namespace."""
+    same(plain, [programs / "glibc-static/pidspaces"])
+
+
 CPU_TIMES = """\
 counting: user
 reading zeroes: system

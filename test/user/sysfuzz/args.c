@@ -459,6 +459,15 @@ static long clone_args(struct worker *w)
 		p[5] = (long)area_page(w);
 		p[6] = ONE_OF(w, 4096, 16384, 0, -1);
 	}
+	if (chance(w, 10)) { /* set_tid: numbers from the innermost namespace outwards */
+		long *tids = (long *)room(w, 16);
+
+		tids[0] = (chance(w, 80) ? ONE_OF(w, 1, 2, 300) : edge_number(w)) |
+			  (long)small_number(w) << 32;
+		tids[1] = word(w);
+		p[8] = place(w, (char *)tids, 16);
+		p[9] = chance(w, 90) ? ONE_OF(w, 1, 2, 3, 32, 33) : edge_number(w);
+	}
 	for (int i = 0; i < 11 && chance(w, 10); i++)
 		p[draw(w, 11)] = word(w);
 	return place(w, (char *)p, 88);
@@ -575,7 +584,7 @@ static long number_kind(struct worker *w, char kind)
 	case '~': /* of unshare() */
 		return ONE_OF(w, CLONE_FS, CLONE_FILES, CLONE_NEWNS, CLONE_SYSVSEM,
 			      CLONE_FS | CLONE_FILES, 0, CLONE_NEWUTS, CLONE_NEWCGROUP,
-			      CLONE_NEWIPC, CLONE_NEWNS | CLONE_NEWUTS) |
+			      CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNS | CLONE_NEWUTS) |
 		       (chance(w, 5) ? flags(w) : 0);
 	case 'J':
 		return ONE_OF(w, 0, 0600, IPC_CREAT | 0666, IPC_CREAT | 0666, IPC_CREAT | 0600,
@@ -603,7 +612,7 @@ static long clone_flags(struct worker *w)
 		return CLONE_VM | ONE_OF(w, 0, CLONE_VFORK, CLONE_FILES, CLONE_SIGHAND, CLONE_FS) |
 		       SIGCHLD;
 	case 2:
-		return SIGCHLD | ONE_OF(w, 0, CLONE_FILES, CLONE_FS, CLONE_PARENT,
+		return SIGCHLD | ONE_OF(w, 0, CLONE_FILES, CLONE_FS, CLONE_PARENT, CLONE_NEWPID,
 					CLONE_CHILD_SETTID, CLONE_PIDFD);
 	case 3:
 		return (ONE_OF(w, 0, usual) | (flags(w) & ~0xffL)) | signal_number(w);
