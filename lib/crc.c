@@ -31,6 +31,27 @@ uint32_t crc32c(uint32_t crc, const void *data, size_t len)
 	return crc_update(crc32c_table, crc, data, len);
 }
 
+/* The product of two reflected polynomials, bit 31 of which is x^0. */
+static uint32_t crc32c_product(uint32_t a, uint32_t b)
+{
+	uint32_t out = 0;
+
+	for (; a; a <<= 1) {
+		out ^= a >> 31 ? b : 0;
+		b = (b >> 1) ^ (b & 1 ? 0x82f63b78u : 0);
+	}
+	return out;
+}
+
+uint32_t crc32c_zeros(uint32_t crc, uint32_t nr)
+{
+	for (unsigned int k = 0; nr; k++, nr >>= 1) {
+		if (nr & 1)
+			crc = crc32c_product(crc32c_powers[k], crc);
+	}
+	return crc;
+}
+
 uint32_t crc32(uint32_t crc, const void *data, size_t len)
 {
 	return crc_update(crc32_table, crc, data, len);

@@ -100,6 +100,25 @@ static void hash64_spreads(struct ktest *t)
 	EXPECT_NE(t, hash64_pair(1, 2), hash64_pair(2, 1));
 }
 
+/* A few bytes in the middle become others: the sum changes as if all were read again. */
+static void crc32c_of_changed_bytes(struct ktest *t)
+{
+	static uint8_t buf[5000];
+
+	for (size_t i = 0; i < sizeof(buf); i++)
+		buf[i] = (uint8_t)(i * 7 + (i >> 8));
+	EXPECT_EQ(t, crc32c_zeros(0x12345678, 0), 0x12345678U);
+	for (uint32_t at = 0; at < sizeof(buf) - 16; at += 97) {
+		const uint32_t whole = crc32c(~0U, buf, sizeof(buf)), old = crc32c(0, buf + at, 16);
+		uint32_t by;
+
+		for (uint32_t i = 0; i < 16; i += 3)
+			buf[at + i] ^= (uint8_t)(at + i + 1);
+		by = crc32c_zeros(old ^ crc32c(0, buf + at, 16), (uint32_t)sizeof(buf) - at - 16);
+		EXPECT_EQ(t, whole ^ by, crc32c(~0U, buf, sizeof(buf)));
+	}
+}
+
 static const struct ktest_case hash_cases[] = {
 	KTEST(crc_check_values),
 	KTEST(crc32c_iscsi_vectors),
@@ -107,6 +126,7 @@ static const struct ktest_case hash_cases[] = {
 	KTEST(siphash_vectors),
 	KTEST(hash_bytes_depends_on_everything),
 	KTEST(hash64_spreads),
+	KTEST(crc32c_of_changed_bytes),
 	{ 0 },
 };
 static const struct ktest_suite hash_suite = { .name = "lib.hash", .cases = hash_cases };

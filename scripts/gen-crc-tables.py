@@ -39,6 +39,26 @@ def table32(name, poly):
     yield "};"
 
 
+def product(a, b, poly):
+    """Of two reflected polynomials, modulo @poly: bit 31 is x^0."""
+    out = 0
+    for bit in range(31, -1, -1):
+        if a >> bit & 1:
+            out ^= b
+        b = (b >> 1) ^ (poly if b & 1 else 0)
+    return out
+
+
+def powers(name, poly):
+    """Entry k: x^(8 * 2^k), by which a register is multiplied when 2^k zero bytes follow."""
+    values = [1 << (31 - 8)]
+    while len(values) < 32:
+        values.append(product(values[-1], values[-1], poly))
+    yield f"static const uint32_t {name}[32] = {{"
+    yield from lines(values, 8, "\t")
+    yield "};"
+
+
 def main():
     out = [
         "/* SPDX-License-Identifier: MIT */",
@@ -49,6 +69,7 @@ def main():
         "",
     ]
     out += table32("crc32c_table", 0x82F63B78)
+    out += powers("crc32c_powers", 0x82F63B78)
     out += table32("crc32_table", 0xEDB88320)
     out += ["static const uint16_t crc16_table[256] = {"]
     out += lines(byte_table(0xA001), 4, "\t")

@@ -43,19 +43,41 @@ static struct ext4_dirent_disk *entry_at(uint8_t *data, uint32_t at)
 	return (struct ext4_dirent_disk *)(void *)(data + at);
 }
 
-int ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const char *name,
-		   size_t name_len, uint32_t ino, uint32_t mode)
+/* Bytes [first, end) of @len are about to change, or have: *@sum is what that does to the CRC. */
+static void sum_begin(const uint8_t *data, uint32_t first, uint32_t end, uint32_t *sum)
 {
+	if (sum)
+		*sum = crc32c(0, data + first, end - first);
+}
+
+static void sum_end(const uint8_t *data, uint32_t first, uint32_t end, uint32_t len, uint32_t *sum)
+{
+	if (sum)
+		*sum = crc32c_zeros(*sum ^ crc32c(0, data + first, end - first), len - end);
+}
+
+int ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const char *name,
+		   size_t name_len, uint32_t ino, uint32_t mode, uint32_t *sum)
+{
+	const bool is_plain = fs->block_size < 65536;
 	const uint32_t need = MAX(need_of(name_len), 12u);
 	uint32_t at = 0;
 
 	ASSERT(name_len && name_len <= FS_NAME_MAX);
 	while (at < len) {
 		struct ext4_dirent_disk *de = entry_at(data, at);
-		const uint32_t rec_len = ext4_rec_len(de->rec_len, fs->block_size);
-		const uint32_t used = de->ino ? MAX(need_of(de->name_len), 12u) : 0;
+		const uint32_t rec_len = is_plain ? le16_to_cpu(de->rec_len)
+						  : ext4_rec_len(de->rec_len, fs->block_size);
+		uint32_t used = 0, end;
 
+		/* Most have no room whatever their names are. */
+		if (de->ino && rec_len >= need + 12)
+			used = MAX(need_of(de->name_len), 12u);
+		else if (de->ino)
+			used = rec_len;
 		if (rec_len >= used + need) {
+			end = at + used + (uint32_t)(HEAD_LEN + name_len);
+			sum_begin(data, at, end, sum);
 			if (used)
 				de->rec_len = ext4_rec_len_disk(used, fs->block_size);
 			de = entry_at(data, at + used);
@@ -64,6 +86,7 @@ int ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const 
 			de->name_len = (uint8_t)name_len;
 			de->file_type = ext4_file_type(fs, mode);
 			memcpy(de->name, name, name_len);
+			sum_end(data, at, end, len, sum);
 			return 0;
 		}
 		at += rec_len;
@@ -71,51 +94,54 @@ int ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const 
 	return -ENOSPC;
 }
 
-/* The entry called @name: where it is, and in *@prev the one before (its own place: none). */
-static struct ext4_dirent_disk *find(const struct ext4_fs *fs, uint8_t *data, uint32_t len,
-				     const char *name, size_t name_len,
-				     struct ext4_dirent_disk **prev)
+/* The place of the entry called @name, and in *@prev of the one before; @len: there is none. */
+static uint32_t find(const struct ext4_fs *fs, const uint8_t *data, uint32_t len, const char *name,
+		     size_t name_len, uint32_t *prev)
 {
-	uint32_t at = 0;
+	const struct ext4_dirent_disk *de = ext4_entry_find(fs, data, len, name, name_len, prev);
 
-	*prev = NULL;
-	while (at < len) {
-		struct ext4_dirent_disk *de = entry_at(data, at);
-
-		if (de->ino && de->name_len == name_len && !memcmp(de->name, name, name_len))
-			return de;
-		*prev = de;
-		at += ext4_rec_len(de->rec_len, fs->block_size);
-	}
-	return NULL;
+	return de ? (uint32_t)((const uint8_t *)(const void *)de - data) : len;
 }
 
 int ext4_entry_remove(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const char *name,
-		      size_t name_len)
+		      size_t name_len, uint32_t *sum)
 {
-	struct ext4_dirent_disk *prev;
-	struct ext4_dirent_disk *de = find(fs, data, len, name, name_len, &prev);
+	struct ext4_dirent_disk *prev, *de;
+	uint32_t before, first, end;
+	const uint32_t at = find(fs, data, len, name, name_len, &before);
 
-	if (!de)
+	if (at == len)
 		return -ENOENT;
-	if (prev)
+	de = entry_at(data, at);
+	first = before < len ? before : at;
+	end = at + (uint32_t)sizeof(de->ino);
+	sum_begin(data, first, end, sum);
+	if (before < len) {
+		prev = entry_at(data, before);
 		prev->rec_len = ext4_rec_len_disk(ext4_rec_len(prev->rec_len, fs->block_size) +
 							  ext4_rec_len(de->rec_len, fs->block_size),
 						  fs->block_size);
+	}
 	de->ino = cpu_to_le32(0);
+	sum_end(data, first, end, len, sum);
 	return 0;
 }
 
 int ext4_entry_set(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const char *name,
-		   size_t name_len, uint32_t ino, uint32_t mode)
+		   size_t name_len, uint32_t ino, uint32_t mode, uint32_t *sum)
 {
-	struct ext4_dirent_disk *prev;
-	struct ext4_dirent_disk *de = find(fs, data, len, name, name_len, &prev);
+	struct ext4_dirent_disk *de;
+	uint32_t before;
+	const uint32_t first = find(fs, data, len, name, name_len, &before);
+	const uint32_t end = first + (uint32_t)HEAD_LEN;
 
-	if (!de)
+	if (first == len)
 		return -ENOENT;
+	de = entry_at(data, first);
+	sum_begin(data, first, end, sum);
 	de->ino = cpu_to_le32(ino);
 	de->file_type = ext4_file_type(fs, mode);
+	sum_end(data, first, end, len, sum);
 	return 0;
 }
 
@@ -152,5 +178,16 @@ int ext4_leaf_dirty(struct ext4_op *op, const struct ext4_inode *dir, struct bca
 			cpu_to_le32(crc32c(dir->csum_seed, buf->data, fs->block_size - sizeof(*t)));
 	}
 	ext4_set_checked(buf, dir->ino, EXT4_CHECK_DIR);
+	return ext4_dirty(op->h, buf);
+}
+
+int ext4_leaf_changed(struct ext4_op *op, const struct ext4_inode *dir, struct bcache_buf *buf,
+		      uint32_t sum)
+{
+	if (dir->fs->has_csum) {
+		struct ext4_dirent_tail *t = tail_of(dir->fs, buf->data);
+
+		t->checksum = cpu_to_le32(le32_to_cpu(t->checksum) ^ sum);
+	}
 	return ext4_dirty(op->h, buf);
 }

@@ -29,15 +29,16 @@ struct change {
 	uint32_t mode;
 };
 
-static int apply(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const struct change *c)
+static int apply(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const struct change *c,
+		 uint32_t *sum)
 {
 	switch (c->what) {
 	case ADD:
-		return ext4_entry_add(fs, data, len, c->name, c->len, c->ino, c->mode);
+		return ext4_entry_add(fs, data, len, c->name, c->len, c->ino, c->mode, sum);
 	case REMOVE:
-		return ext4_entry_remove(fs, data, len, c->name, c->len);
+		return ext4_entry_remove(fs, data, len, c->name, c->len, sum);
 	case SET:
-		return ext4_entry_set(fs, data, len, c->name, c->len, c->ino, c->mode);
+		return ext4_entry_set(fs, data, len, c->name, c->len, c->ino, c->mode, sum);
 	}
 	return -EINVAL;
 }
@@ -57,9 +58,9 @@ static int apply_inline(struct ext4_inode *dir, const struct change *c)
 		return 0;
 	}
 	err = apply(dir->fs, dir->iblock + INLINE_PARENT_LEN, EXT4_IBLOCK_LEN - INLINE_PARENT_LEN,
-		    c);
+		    c, NULL);
 	if (err == not_here(c) && dir->inline_more)
-		err = apply(dir->fs, dir->inline_more, dir->inline_more_len, c);
+		err = apply(dir->fs, dir->inline_more, dir->inline_more_len, c, NULL);
 	if (!err)
 		ext4_inline_sync(dir);
 	return err;
@@ -70,7 +71,8 @@ static int apply_block(struct ext4_op *op, struct ext4_inode *dir, uint32_t lblk
 		       const struct change *c)
 {
 	struct bcache_buf *buf;
-	uint32_t len;
+	uint32_t len, sum = 0;
+	bool root;
 	int err;
 
 	buf = ext4_dir_block(dir, lblk, EXT4_CHECK_DIR, &len);
@@ -80,13 +82,14 @@ static int apply_block(struct ext4_op *op, struct ext4_inode *dir, uint32_t lblk
 		bcache_put(buf);
 		return -ENOSPC;
 	}
+	root = ext4_dir_is_indexed(dir) && lblk == 0;
 	err = ext4_write_access(op->h, buf);
 	if (!err)
-		err = apply(dir->fs, buf->data, len, c);
-	if (!err && ext4_dir_is_indexed(dir) && lblk == 0)
+		err = apply(dir->fs, buf->data, len, c, root ? NULL : &sum);
+	if (!err && root)
 		err = ext4_dx_dirty(op, dir, buf, true);
 	else if (!err)
-		err = ext4_leaf_dirty(op, dir, buf);
+		err = ext4_leaf_changed(op, dir, buf, sum);
 	bcache_put(buf);
 	return err;
 }
@@ -138,7 +141,7 @@ static int append_entry(struct ext4_op *op, struct ext4_inode *dir, const struct
 	if (IS_ERR(buf))
 		return (int)PTR_ERR(buf);
 	ext4_leaf_init(dir, buf->data);
-	err = apply(dir->fs, buf->data, len, c);
+	err = apply(dir->fs, buf->data, len, c, NULL);
 	if (!err)
 		err = ext4_leaf_dirty(op, dir, buf);
 	bcache_put(buf);

@@ -5,6 +5,7 @@
  * Invariants:	a block that ext4_dir_block() returned has been walked once from end to end, so
  *		the code that searches it needs no checks of its own.
  */
+#include <lib/byteorder.h>
 #include <lib/crc.h>
 #include <lib/err.h>
 #include <lib/errno.h>
@@ -135,19 +136,42 @@ struct bcache_buf *ext4_dir_block(struct ext4_inode *dir, uint32_t lblk, enum ex
 	return buf;
 }
 
-int ext4_dirents_find(const struct ext4_fs *fs, const uint8_t *data, uint32_t len, const char *name,
-		      size_t name_len, uint32_t *ino)
+/* The last four bytes of a name, by which names of one directory differ most often; 0: short. */
+static uint32_t end_of(const char *name, size_t len)
 {
+	return len < 4 ? 0 : get_unaligned_le32(name + len - 4);
+}
+
+const struct ext4_dirent_disk *ext4_entry_find(const struct ext4_fs *fs, const uint8_t *data,
+					       uint32_t len, const char *name, size_t name_len,
+					       uint32_t *prev)
+{
+	const bool is_plain = fs->block_size < 65536;
+	const uint32_t end = end_of(name, name_len);
 	uint32_t at = 0;
 
+	*prev = len;
 	while (at < len) {
 		const struct ext4_dirent_disk *de = (const void *)(data + at);
 
-		if (de->ino && de->name_len == name_len && !memcmp(de->name, name, name_len)) {
-			*ino = le32_to_cpu(de->ino);
-			return 0;
-		}
-		at += ext4_rec_len(de->rec_len, fs->block_size);
+		if (de->name_len == name_len && end_of(de->name, name_len) == end && de->ino &&
+		    !memcmp(de->name, name, name_len))
+			return de;
+		*prev = at;
+		at += is_plain ? le16_to_cpu(de->rec_len)
+			       : ext4_rec_len(de->rec_len, fs->block_size);
 	}
-	return -ENOENT;
+	return NULL;
+}
+
+int ext4_dirents_find(const struct ext4_fs *fs, const uint8_t *data, uint32_t len, const char *name,
+		      size_t name_len, uint32_t *ino)
+{
+	uint32_t prev;
+	const struct ext4_dirent_disk *de = ext4_entry_find(fs, data, len, name, name_len, &prev);
+
+	if (!de)
+		return -ENOENT;
+	*ino = le32_to_cpu(de->ino);
+	return 0;
 }

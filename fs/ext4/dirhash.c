@@ -87,35 +87,33 @@ static uint32_t parity(uint32_t x, uint32_t y, uint32_t z)
 	return x ^ y ^ z;
 }
 
-/* Three rounds of eight steps; each round takes the words in another order. */
-static const struct {
-	uint32_t (*f)(uint32_t x, uint32_t y, uint32_t z);
-	uint32_t add;
-	uint8_t order[8];
-	uint8_t shift[4];
-} md4_rounds[3] = {
-	{ choose, 0, { 0, 1, 2, 3, 4, 5, 6, 7 }, { 3, 7, 11, 19 } },
-	{ majority, 0x5a827999, { 1, 3, 5, 7, 0, 2, 4, 6 }, { 3, 5, 9, 13 } },
-	{ parity, 0x6ed9eba1, { 3, 7, 2, 6, 1, 5, 0, 4 }, { 3, 9, 11, 15 } },
-};
+/* One step of a round: @f is one of the functions above. */
+#define MD4_STEP(f, a, b, c, d, x, shift) ((a) = rotl((a) + f(b, c, d) + (x), shift))
+
+/* Eight steps over the words in the order of @i; the role of a, b, c, d moves back at each. */
+#define MD4_ROUND(f, add, s0, s1, s2, s3, i0, i1, i2, i3, i4, i5, i6, i7) \
+	do {                                                              \
+		MD4_STEP(f, a, b, c, d, in[i0] + (add), s0);              \
+		MD4_STEP(f, d, a, b, c, in[i1] + (add), s1);              \
+		MD4_STEP(f, c, d, a, b, in[i2] + (add), s2);              \
+		MD4_STEP(f, b, c, d, a, in[i3] + (add), s3);              \
+		MD4_STEP(f, a, b, c, d, in[i4] + (add), s0);              \
+		MD4_STEP(f, d, a, b, c, in[i5] + (add), s1);              \
+		MD4_STEP(f, c, d, a, b, in[i6] + (add), s2);              \
+		MD4_STEP(f, b, c, d, a, in[i7] + (add), s3);              \
+	} while (0)
 
 static void half_md4_mix(uint32_t h[4], const uint32_t in[8])
 {
-	uint32_t v[4] = { h[0], h[1], h[2], h[3] };
+	uint32_t a = h[0], b = h[1], c = h[2], d = h[3];
 
-	for (size_t r = 0; r < ARRAY_SIZE(md4_rounds); r++) {
-		for (unsigned int i = 0; i < 8; i++) {
-			/* The role of a, b, c, d moves back by one word each step. */
-			const unsigned int a = (4 - i % 4) % 4;
-			const uint32_t b = v[(a + 1) % 4], c = v[(a + 2) % 4], d = v[(a + 3) % 4];
-			const uint32_t x = in[md4_rounds[r].order[i]] + md4_rounds[r].add;
-
-			v[a] = rotl(v[a] + md4_rounds[r].f(b, c, d) + x,
-				    md4_rounds[r].shift[i % 4]);
-		}
-	}
-	for (int i = 0; i < 4; i++)
-		h[i] += v[i];
+	MD4_ROUND(choose, 0, 3, 7, 11, 19, 0, 1, 2, 3, 4, 5, 6, 7);
+	MD4_ROUND(majority, 0x5a827999, 3, 5, 9, 13, 1, 3, 5, 7, 0, 2, 4, 6);
+	MD4_ROUND(parity, 0x6ed9eba1, 3, 9, 11, 15, 3, 7, 2, 6, 1, 5, 0, 4);
+	h[0] += a;
+	h[1] += b;
+	h[2] += c;
+	h[3] += d;
 }
 
 static uint32_t hash_words(const uint32_t seed[4], const char *name, size_t len, bool tea,

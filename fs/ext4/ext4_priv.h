@@ -19,6 +19,7 @@
 #include <lib/compiler.h>
 #include <lib/list.h>
 #include <lib/rbtree.h>
+#include <lib/string.h>
 #include <lib/types.h>
 
 #include "disk.h"
@@ -120,6 +121,8 @@ struct ext4_fs {
 	atomic64_t nr_busy;
 	uint64_t *scratch;                 /* one block; change */
 	uint64_t delayed;                  /* blocks promised: the inodes' sum; change */
+	uint32_t gens[8];                  /* random: of the next new inodes; change */
+	uint32_t nr_gens;                  /* change */
 	uint16_t extra_isize;              /* const: of new inodes */
 	struct list_head nameless;         /* inodes without a name, held; change */
 	uint32_t nr_unfreed;               /* of these; change */
@@ -336,6 +339,13 @@ static inline uint32_t ext4_rec_len(le16_t raw, uint32_t block_size)
 		return block_size;
 	return (len & 65532) | (len & 3) << 16;
 }
+/*
+ * The entry called @name in @len checked bytes; NULL: there is none. *@prev: the place of the one
+ * before it, or @len.
+ */
+const struct ext4_dirent_disk *ext4_entry_find(const struct ext4_fs *fs, const uint8_t *data,
+					       uint32_t len, const char *name, size_t name_len,
+					       uint32_t *prev);
 /* Check the entries in @len bytes; the last one has to end exactly there. */
 int __must_check ext4_dirents_check(const struct ext4_inode *dir, const uint8_t *data, uint32_t len,
 				    uint32_t lblk);

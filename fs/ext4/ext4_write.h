@@ -234,13 +234,18 @@ int __must_check ext4_dir_is_empty(struct ext4_inode *dir);
 /* A block at the directory's end: held, zeroed, with write access; its number in *@lblk. */
 struct bcache_buf *ext4_dir_append(struct ext4_op *op, struct ext4_inode *dir, uint32_t *lblk);
 
-/* dir_entry.c: in @len bytes of entries; pure. */
+/*
+ * dir_entry.c: in @len bytes of entries; pure. *@sum, if it is not NULL: by which value the CRC of
+ * the bytes has changed.
+ */
 int __must_check ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, uint32_t len,
-				const char *name, size_t name_len, uint32_t ino, uint32_t mode);
+				const char *name, size_t name_len, uint32_t ino, uint32_t mode,
+				uint32_t *sum);
 int __must_check ext4_entry_remove(const struct ext4_fs *fs, uint8_t *data, uint32_t len,
-				   const char *name, size_t name_len);
+				   const char *name, size_t name_len, uint32_t *sum);
 int __must_check ext4_entry_set(const struct ext4_fs *fs, uint8_t *data, uint32_t len,
-				const char *name, size_t name_len, uint32_t ino, uint32_t mode);
+				const char *name, size_t name_len, uint32_t ino, uint32_t mode,
+				uint32_t *sum);
 uint8_t ext4_file_type(const struct ext4_fs *fs, uint32_t mode);
 le16_t ext4_rec_len_disk(uint32_t len, uint32_t block_size);
 /* Put an empty block's entry and its tail there. */
@@ -248,6 +253,9 @@ void ext4_leaf_init(const struct ext4_inode *dir, uint8_t *data);
 /* Checksum and ext4_dirty() of a changed block of entries. */
 int __must_check ext4_leaf_dirty(struct ext4_op *op, const struct ext4_inode *dir,
 				 struct bcache_buf *buf);
+/* The same of one that ext4_dir_block() has checked, for a change that has told @sum. */
+int __must_check ext4_leaf_changed(struct ext4_op *op, const struct ext4_inode *dir,
+				   struct bcache_buf *buf, uint32_t sum);
 /* htree_add.c */
 int __must_check ext4_htree_add(struct ext4_op *op, struct ext4_inode *dir, const char *name,
 				size_t len, uint32_t ino, uint32_t mode);

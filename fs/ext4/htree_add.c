@@ -320,7 +320,7 @@ static int try_add(struct ext4_op *op, struct htree_walk *w, const char *name, s
 		   uint32_t ino, uint32_t mode)
 {
 	struct bcache_buf *buf;
-	uint32_t lblk, data_len;
+	uint32_t lblk, data_len, sum;
 	int err;
 
 	err = htree_start(w, name, len);
@@ -333,9 +333,9 @@ static int try_add(struct ext4_op *op, struct htree_walk *w, const char *name, s
 		return (int)PTR_ERR(buf);
 	err = ext4_write_access(op->h, buf);
 	if (!err)
-		err = ext4_entry_add(op->fs, buf->data, data_len, name, len, ino, mode);
+		err = ext4_entry_add(op->fs, buf->data, data_len, name, len, ino, mode, &sum);
 	if (!err) {
-		err = ext4_leaf_dirty(op, w->dir, buf);
+		err = ext4_leaf_changed(op, w->dir, buf, sum);
 	} else if (err == -ENOSPC) {
 		err = index_room(op, w);
 		if (!err) {

@@ -142,6 +142,16 @@ static int choose(struct ext4_op *op, const struct ext4_inode *dir, bool is_dir,
 /* Flags that a new file gets from its directory. */
 #define INHERITED ((uint32_t)EXT4_FL_NODUMP)
 
+static uint32_t next_gen(struct ext4_fs *fs)
+{
+	assert_mutex_held(&fs->change);
+	if (!fs->nr_gens) {
+		random_bytes(fs->gens, sizeof(fs->gens));
+		fs->nr_gens = ARRAY_SIZE(fs->gens);
+	}
+	return fs->gens[--fs->nr_gens];
+}
+
 void ext4_inode_init(struct ext4_op *op, struct ext4_inode *in, uint32_t flags, uint32_t mode)
 {
 	struct ext4_fs *fs = op->fs;
@@ -155,7 +165,7 @@ void ext4_inode_init(struct ext4_op *op, struct ext4_inode *in, uint32_t flags, 
 	in->mode = mode;
 	in->uid = op->ch ? op->ch->uid : 0;
 	in->gid = op->ch ? op->ch->gid : 0;
-	in->gen = (uint32_t)random_u64();
+	in->gen = next_gen(fs);
 	in->flags = flags;
 	if (type == S_IFLNK)
 		in->flags = 0;
