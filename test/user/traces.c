@@ -551,6 +551,68 @@ static void exec_of_threads(void)
 	await(pid);
 }
 
+static void *end_when_told(void *arg)
+{
+	(void)arg;
+	shared[0] = (unsigned long)syscall(SYS_gettid);
+	while (!shared[1])
+		usleep(1000);
+	return NULL;
+}
+
+static void outlive_a_thread(void)
+{
+	pthread_t t;
+
+	CHECK(pthread_create(&t, NULL, end_when_told, NULL) == 0);
+	CHECK(pthread_join(t, NULL) == 0);
+	_exit(0);
+}
+
+static char state_of(pid_t pid)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "r");
+	if (!f)
+		return 0;
+	CHECK(fscanf(f, "%*d (%*[^)]) %c", &state) == 1);
+	fclose(f);
+	return state;
+}
+
+/*
+ * A traced thread is waited for after its process has ended. Linux keeps the process until then,
+ * so when the first wait finds the process is not printed; and both end with 0, for Linux tells the
+ * process's status as the thread's then.
+ */
+static void process_before_thread(void)
+{
+	pid_t pid, tid;
+	int st = 0;
+
+	printf("a traced thread after its process\n");
+	shared[0] = shared[1] = 0;
+	pid = spawn("process", outlive_a_thread, false);
+	while (!shared[0])
+		usleep(1000);
+	tid = (pid_t)shared[0];
+	name_pid(tid, "thread");
+	CHECK(tr(PTRACE_SEIZE, tid, 0, 0) == 0);
+	shared[1] = 1;
+	while (state_of(pid) != 'Z')
+		usleep(1000);
+	const bool reaped = waitpid(pid, &st, WNOHANG) == pid;
+
+	await(tid);
+	if (reaped)
+		describe(pid, st);
+	else
+		await(pid);
+}
+
 /* --- errors ---------------------------------------------------------------------------------- */
 
 static void errors(void)
@@ -655,6 +717,7 @@ int main(int argc, char **argv)
 	tracer_ends(PTRACE_O_EXITKILL);
 	parent_hears_after_tracer();
 	exec_of_threads();
+	process_before_thread();
 	errors();
 	restarts();
 	printf("nobody is left: %d\n", waitpid(-1, NULL, __WALL | WNOHANG));

@@ -45,17 +45,25 @@ static bool concerns(const struct wait *w, const struct process *c)
 	return (w->options & __WALL) || (c->exit_signal != SIGCHLD) == !!(w->options & __WCLONE);
 }
 
-static void report(struct wait *w, struct process *c, int code, int status, uint32_t wait_status)
-	__must_hold(&c->vnode->lock)
+static void report_locked(struct wait *w, struct process *c, int code, int status,
+			  uint32_t wait_status) __must_hold(&c->vnode->lock)
 {
 	assert_spin_held(&c->vnode->lock);
-	w->pid = pid_nr_in(c->pid_entry, pid_ns_current());
 	w->uid = READ_ONCE(c->cred)->uid; /* changes under vnode.lock too */
 	w->code = code;
 	w->status = status;
 	w->wait_status = wait_status;
 	usage_of_locked(c, &w->usage);
 	usage_add(&w->usage, &c->usage_children);
+}
+
+/* A child has its number until it is reaped. */
+static void report_child_locked(struct wait *w, struct process *c, int code, int status,
+				uint32_t wait_status)
+{
+	assert_spin_held(&c->vnode->lock);
+	report_locked(w, c, code, status, wait_status);
+	w->pid = pid_nr_in(c->pid_entry, pid_ns_current());
 }
 
 static bool take_zombie_locked(struct wait *w, struct process *c)
@@ -68,9 +76,10 @@ static bool take_zombie_locked(struct wait *w, struct process *c)
 		return false;
 	ASSERT(w->options & WEXITED);
 	if (st & 0x7f)
-		report(w, c, (st & 0x80) ? CLD_DUMPED : CLD_KILLED, (int)(st & 0x7f), st);
+		report_child_locked(w, c, (st & 0x80) ? CLD_DUMPED : CLD_KILLED, (int)(st & 0x7f),
+				    st);
 	else
-		report(w, c, CLD_EXITED, (int)(st >> 8 & 0xff), st);
+		report_child_locked(w, c, CLD_EXITED, (int)(st >> 8 & 0xff), st);
 	if (w->options & WNOWAIT)
 		return true;
 	usage_add(&me->usage_children, &w->usage);
@@ -90,11 +99,11 @@ static bool take_stop_locked(struct wait *w, struct process *c)
 	if ((w->options & WUNTRACED) && !process_traced_by_locked(c, process_current()))
 		signo = signal_take_stopped(c, keep);
 	if (signo) {
-		report(w, c, CLD_STOPPED, signo, (uint32_t)signo << 8 | 0x7f);
+		report_child_locked(w, c, CLD_STOPPED, signo, (uint32_t)signo << 8 | 0x7f);
 		return true;
 	}
 	if ((w->options & WCONTINUED) && signal_take_continued(c, keep)) {
-		report(w, c, CLD_CONTINUED, SIGCONT, 0xffff);
+		report_child_locked(w, c, CLD_CONTINUED, SIGCONT, 0xffff);
 		return true;
 	}
 	return false;
@@ -116,13 +125,14 @@ static bool concerns_tracee(const struct wait *w, const struct task *t)
 	return !(w->options & __WNOTHREAD) || t->trace.tracer_tid == task_current()->tid;
 }
 
+/* Its process may have been reaped before: only the task's own number is certain to be known. */
 static void report_task_locked(struct wait *w, struct task *t, int code, int status,
 			       uint32_t wait_status)
 {
 	struct process *p = t->process;
 
 	assert_spin_held(&p->vnode->lock);
-	report(w, p, code, status, wait_status);
+	report_locked(w, p, code, status, wait_status);
 	w->pid = t->trace.nr;
 }
 
