@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -222,6 +223,57 @@ static void a_fault(void)
 	reap("a fault ends it", pid);
 }
 
+/* A breakpoint is its tracer's: number 1 is spared signals afterwards as before. */
+static void a_breakpoint(void)
+{
+	const pid_t pid = make(CLONE_NEWPID, NULL, 0, NULL);
+	int status;
+
+	if (!pid) {
+		CHECK(!ptrace(PTRACE_TRACEME, 0, 0, 0));
+		__asm__ volatile("int3");
+		T(raise(SIGUSR1));
+		done();
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	printf("a breakpoint: %#x\n", status);
+	T(ptrace(PTRACE_DETACH, pid, 0, 0));
+	reap("number 1 after a breakpoint", pid);
+}
+
+/* Descriptors of processes reach into a namespace, and not out of it. */
+static void by_pidfd(void)
+{
+	const int outside = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	int inside;
+	pid_t pid;
+
+	CHECK(outside >= 0);
+	make_pipes();
+	pid = make(CLONE_NEWPID | CLONE_PIDFD, NULL, 0, &inside);
+	if (!pid) {
+		T(syscall(SYS_pidfd_send_signal, outside, 0, NULL, 0));
+		T(syscall(SYS_pidfd_send_signal, outside, SIGCHLD, NULL, 0));
+		pid = make(CLONE_PIDFD, NULL, 0, &inside);
+		if (!pid) {
+			hear(go);
+			done();
+		}
+		T(syscall(SYS_pidfd_send_signal, inside, 0, NULL, 0));
+		tell(go);
+		reap("its child", pid);
+		tell(ready);
+		hear(go);
+		done();
+	}
+	hear(ready);
+	T(syscall(SYS_pidfd_send_signal, inside, 0, NULL, 0));
+	tell(go);
+	reap("by pidfd", pid);
+	close(inside);
+	close(outside);
+}
+
 /* --- orphans and the end ------------------------------------------------------------------ */
 
 static void orphans(void)
@@ -313,6 +365,30 @@ static void unshared(void)
 	CHECK(waitpid(first, &status, 0) == first);
 	T(make(0, NULL, 0, NULL));
 	done();
+}
+
+/* A task that has unshared takes that back: it enters the namespace in which it is. */
+static void back_again(void)
+{
+	const pid_t pid = make(0, NULL, 0, NULL);
+	int self;
+
+	if (!pid) {
+		pid_t child;
+
+		self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+		CHECK(self >= 0);
+		T(unshare(CLONE_NEWPID));
+		T(setns(self, CLONE_NEWPID));
+		child = make(0, NULL, 0, NULL);
+		if (!child) {
+			printf("not the first: %d\n", getpid() > 1 && getppid() > 1);
+			done();
+		}
+		reap("a child where its parent is", child);
+		done();
+	}
+	reap("back again", pid);
 }
 
 /* --- clone3(): numbers of one's choice ---------------------------------------------------- */
@@ -593,9 +669,12 @@ int main(void)
 	numbers();
 	signals();
 	a_fault();
+	a_breakpoint();
+	by_pidfd();
 	orphans();
 	the_end();
 	unshared();
+	back_again();
 	chosen();
 	others();
 	proc();

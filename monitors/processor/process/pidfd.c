@@ -230,7 +230,11 @@ long sys_pidfd_send_signal(const struct syscall_args *args)
 	p = signal_target((int)args->a[0]);
 	if (IS_ERR(p))
 		return PTR_ERR(p);
-	err = signo < 0 || signo >= NR_SIGNALS ? -EINVAL : get_info(&info, args->a[2], signo, p);
+	/* A descriptor may have been inherited into a PID namespace, or sent there. */
+	if (signo < 0 || signo >= NR_SIGNALS || !pid_ns_within(p->pid_ns, pid_ns_current()))
+		err = -EINVAL;
+	else
+		err = get_info(&info, args->a[2], signo, p);
 	if (!err)
 		err = process_signal(p, &info);
 	process_put(p);

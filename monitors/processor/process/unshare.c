@@ -21,6 +21,7 @@ struct parts {
 	struct ns_set *ns;
 	bool undo; /* it takes back what it did to semaphores */
 	struct pid_ns *child_ns;
+	bool children_here; /* its children are to be in its own PID namespace again */
 };
 
 static void parts_put(struct parts *parts)
@@ -57,7 +58,12 @@ static void install(struct parts *parts)
 	SWAP_IF_THERE(t->fs, parts->fs);
 	SWAP_IF_THERE(t->files, parts->files);
 	SWAP_IF_THERE(t->ns, parts->ns);
-	SWAP_IF_THERE(t->child_ns, parts->child_ns);
+	if (parts->children_here) {
+		parts->child_ns = t->child_ns;
+		t->child_ns = NULL;
+	} else {
+		SWAP_IF_THERE(t->child_ns, parts->child_ns);
+	}
 	spin_unlock(&p->sig_lock);
 	parts_put(parts);
 }
@@ -164,6 +170,17 @@ static int enter_mounts(struct parts *parts, struct ns *ns)
 	return 0;
 }
 
+/* For the caller's children; only its own can be entered so far. */
+static int enter_pids(struct parts *parts, const struct pid_ns *ns)
+{
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (ns != process_current()->pid_ns)
+		return -EINVAL;
+	parts->children_here = true;
+	return 0;
+}
+
 static int enter(struct parts *parts, struct ns *ns)
 {
 	struct ns_set *set;
@@ -172,10 +189,10 @@ static int enter(struct parts *parts, struct ns *ns)
 		return -EINVAL; /* the one that it is in */
 	if (ns->kind == NS_MNT)
 		return enter_mounts(parts, ns);
+	if (ns->kind == NS_PID) /* the vNode's own is the only one that has a file */
+		return enter_pids(parts, NULL);
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
-	if (ns->kind == NS_PID) /* the vNode's own is the only one that has a file */
-		return process_current()->pid_ns || task_current()->child_ns ? -EINVAL : 0;
 	set = ns_set_with(parts->ns ? parts->ns : task_current()->ns, ns);
 	if (IS_ERR(set))
 		return PTR_ERR(set);
@@ -196,6 +213,10 @@ static int enter_all(struct parts *parts, struct process *p, uint64_t flags)
 
 		if (!(flags & ns_kind_flag(k)))
 			continue;
+		if (k == NS_PID) { /* also of those that have no file */
+			err = enter_pids(parts, p->pid_ns);
+			continue;
+		}
 		ns = ns_of_process(p, 0, k);
 		if (IS_ERR(ns))
 			return -ESRCH;

@@ -408,8 +408,11 @@ static void force(struct task *t, const struct linux_siginfo *info, bool ends)
 	spin_lock(&sh->lock);
 	if (sh->actions[info->signo].handler == SIG_IGN || (t->sig.mask & bit))
 		sh->actions[info->signo].handler = SIG_DFL;
-	/* Number 1 of a PID namespace does not live on after a fault, either. */
-	if (ends || sh->actions[info->signo].handler == SIG_DFL)
+	/*
+	 * Number 1 of a PID namespace does not live on after a fault, either; but a breakpoint is
+	 * its tracer's.
+	 */
+	if (ends || (sh->actions[info->signo].handler == SIG_DFL && !task_is_traced(t)))
 		p->sig.unkillable = false;
 	spin_unlock(&sh->lock);
 	t->sig.mask &= ~bit;
