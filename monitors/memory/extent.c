@@ -6,7 +6,7 @@
  *		run empty. An extent for files is emptied for programs when few frames are left for
  *		these: the emptiest if half of it is free, else the one that holds the least
  *		recently used page, as pages that were read together lie together.
- *		Free frames of what is lent are taken back before files give way.
+ *		An extent that is lent and at least half free is taken back before files give way.
  * Limits:	the choice looks at each extent with pool.lock held: EXTENTS_MAX bounds it.
  */
 #include "extent.h"
@@ -23,6 +23,7 @@
 #define EXTENTS_MAX      2048u /* of full size; the device has 16,384 regions unless told */
 #define EXTENT_PAGES_MIN 16u
 #define STUCK_GAP_NS     NSEC_PER_SEC /* without an attempt for so long nothing is known */
+#define HEAR_GAPS        8u /* pool.open_retry_ns; a processor that was silent may be so again */
 
 uint64_t extent_pages_for(uint64_t want, uint64_t total)
 {
@@ -391,8 +392,9 @@ bool extents_want_change_locked(const struct pool *pool) __must_hold(&pool->lock
 	const struct extent_need *need = &pool->ahead;
 
 	assert_spin_held(&pool->lock);
-	return pool->recall_all || wants_anon_locked(pool, need) || wants_file_locked(pool, need) ||
-	       wants_back_locked(pool, need) || wants_lent_locked(pool, need);
+	return pool->recall_all || pool->tell_all || wants_anon_locked(pool, need) ||
+	       wants_file_locked(pool, need) || wants_back_locked(pool, need) ||
+	       wants_lent_locked(pool, need);
 }
 
 bool extents_want_change(struct pool *pool)
@@ -555,7 +557,10 @@ static void recall_end(struct pool *pool, struct extent *e)
 	wake_all(&pool->freed);
 }
 
-/* @proc has not said that it has forgotten the extent: it gets no other one until it does. */
+/*
+ * @proc has not said that it has forgotten all that it was to forget: it gets no extent until it
+ * does, and what it has is taken back without a word. The device refuses its reads there.
+ */
 static void note_unheard(struct pool *pool, uint32_t proc)
 {
 	spin_lock(&pool->lock);
@@ -563,40 +568,74 @@ static void note_unheard(struct pool *pool, uint32_t proc)
 	spin_unlock(&pool->lock);
 }
 
+/* Have @proc forget, unless it is silent as it is: each question may last a second. */
+static void tell(struct pool *pool, uint32_t proc, uint32_t number, bool below)
+{
+	bool silent;
+
+	spin_lock(&pool->lock);
+	silent = pool_account_locked(pool, proc)->unheard;
+	spin_unlock(&pool->lock);
+	if (!silent && pool->ops->revoke(pool->ops_arg, proc, number, below))
+		note_unheard(pool, proc);
+}
+
 /* @e is CHANGING. */
 static void recall_one(struct pool *pool, struct extent *e, uint32_t proc, uint32_t number)
 {
-	if (pool->ops->revoke(pool->ops_arg, proc, number, false))
-		note_unheard(pool, proc);
+	tell(pool, proc, number, false);
 	recall_end(pool, e);
 }
 
-void extents_recall(struct pool *pool, uint32_t proc, bool tell)
+/* All that is lent to @proc. With @ask it forgets one with a number above @below first. */
+static void take_back_all(struct pool *pool, uint32_t proc, bool ask, uint32_t below)
 {
-	uint32_t below = 0, number = 0, whose;
+	uint32_t number = 0, whose;
 	struct extent *e;
-	uint64_t i = 0;
 
-	if (!pool->ops || !pool->ops->lend)
-		return;
-	spin_lock(&pool->lock);
-	if (tell && next_lent_locked(pool, proc, &i))
-		below = pool->next_number - 1;
-	spin_unlock(&pool->lock);
-	if (below && pool->ops->revoke(pool->ops_arg, proc, below, true))
-		note_unheard(pool, proc);
-	for (i = 0; i < pool->nr_extents; i++) {
+	for (uint64_t i = 0; i < pool->nr_extents; i++) {
 		spin_lock(&pool->lock);
 		e = next_lent_locked(pool, proc, &i);
 		if (e)
 			number = recall_begin_locked(pool, e, &whose);
 		spin_unlock(&pool->lock);
-		/* One that was lent since is told by itself. */
-		if (e && tell && number > below)
+		if (e && ask && number > below)
 			recall_one(pool, e, proc, number);
 		else if (e)
 			recall_end(pool, e);
 	}
+}
+
+void extents_recall(struct pool *pool, uint32_t proc, bool ask)
+{
+	uint32_t below = 0;
+	uint64_t i = 0;
+
+	if (!pool->ops || !pool->ops->lend)
+		return;
+	spin_lock(&pool->lock);
+	if (ask && next_lent_locked(pool, proc, &i)) {
+		below = pool->next_number - 1;
+		pool_account_locked(pool, proc)->told = below;
+	}
+	spin_unlock(&pool->lock);
+	if (below)
+		tell(pool, proc, below, true);
+	take_back_all(pool, proc, ask, below);
+}
+
+void extents_refuse(struct pool *pool, uint32_t proc)
+{
+	pool_refuse(pool, proc);
+	if (pool->ops && pool->ops->lend)
+		take_back_all(pool, proc, false, 0);
+}
+
+void extents_refuse_end(struct pool *pool)
+{
+	pool_refuse_end(pool);
+	if (waitqueue_active(&pool->changer))
+		wake_all(&pool->changer);
 }
 
 void extents_recall_all(struct pool *pool)
@@ -608,22 +647,60 @@ void extents_recall_all(struct pool *pool)
 		wake_all(&pool->changer);
 }
 
-/* One more of all that are to be taken back. */
+/* One more processor of all from which everything is to be taken back. */
 static enum extent_result recall_next(struct pool *pool)
 {
-	uint32_t proc = 0, number = 0;
 	struct extent *e;
+	uint32_t proc = 0;
 	uint64_t i = 0;
 
 	spin_lock(&pool->lock);
 	e = next_lent_locked(pool, 0, &i);
 	if (e)
-		number = recall_begin_locked(pool, e, &proc);
+		proc = e->proc;
 	else
 		pool->recall_all = false;
 	spin_unlock(&pool->lock);
 	if (e)
-		recall_one(pool, e, proc, number);
+		extents_recall(pool, proc, true);
+	return EXTENTS_CHANGED;
+}
+
+/*
+ * Have @proc, which was silent, forget all up to @number: a place that it has not forgotten must
+ * not be read as another page. All that it has is taken back, as it has forgotten this as well.
+ */
+static int hear(struct pool *pool, uint32_t proc, uint32_t number)
+{
+	const int err = number ? pool->ops->revoke(pool->ops_arg, proc, number, true) : 0;
+	struct pool_account *account;
+
+	spin_lock(&pool->lock);
+	account = pool_account_locked(pool, proc);
+	account->unheard = err || account->refused;
+	account->hear_after_ns = err ? time_now_ns() + HEAR_GAPS * pool->open_retry_ns : 0;
+	spin_unlock(&pool->lock);
+	if (!err)
+		take_back_all(pool, proc, true, number);
+	return err;
+}
+
+/* One more of those that may read no more and were not told yet. */
+static enum extent_result tell_next(struct pool *pool)
+{
+	struct pool_account *account;
+	uint32_t number, proc;
+
+	spin_lock(&pool->lock);
+	account = pool_next_to_tell_locked(pool, &proc);
+	if (account)
+		account->tell = false;
+	else
+		pool->tell_all = false;
+	number = pool->next_number - 1;
+	spin_unlock(&pool->lock);
+	if (account)
+		(void)hear(pool, proc, number);
 	return EXTENTS_CHANGED;
 }
 
@@ -636,17 +713,18 @@ static void extent_clear(struct pool *pool, const struct extent *e)
 		memset(mpage_virt(pool, page), 0, PAGE_SIZE);
 }
 
-/* A place that @proc has not forgotten must not be read as another page. */
-static int hear(struct pool *pool, uint32_t proc, bool unheard, uint32_t number)
+/*
+ * May @proc still have the extent @number that has been made for it? Not if it was told meanwhile
+ * to forget that, or was silent.
+ */
+static bool may_have_locked(struct pool *pool, uint32_t proc, uint32_t number)
+	__must_hold(&pool->lock)
 {
-	int err = unheard ? pool->ops->revoke(pool->ops_arg, proc, number - 1, true) : 0;
+	const struct pool_account *account = pool_account_locked(pool, proc);
 
-	if (!err && unheard) {
-		spin_lock(&pool->lock);
-		pool_account_locked(pool, proc)->unheard = false;
-		spin_unlock(&pool->lock);
-	}
-	return err;
+	assert_spin_held(&pool->lock);
+	return !pool_is_fenced(pool, proc) && !account->unheard && !account->refused &&
+	       account->told < number;
 }
 
 /* Lend @e, which is CHANGING, to @e->proc. */
@@ -654,14 +732,14 @@ static enum extent_result extent_lend(struct pool *pool, struct extent *e, uint3
 				      bool unheard)
 {
 	uint32_t key = 0;
-	int err = hear(pool, e->proc, unheard, number);
+	int err = unheard ? hear(pool, e->proc, number - 1) : 0;
 
 	if (!err) {
 		extent_clear(pool, e);
 		err = pool->ops->lend(pool->ops_arg, e, &key);
 	}
 	spin_lock(&pool->lock);
-	if (!err && pool_is_fenced(pool, e->proc)) {
+	if (!err && !may_have_locked(pool, e->proc, number)) {
 		spin_unlock(&pool->lock);
 		pool->ops->take_back(pool->ops_arg, e);
 		spin_lock(&pool->lock);
@@ -690,7 +768,8 @@ static struct extent *lend_begin_locked(struct pool *pool, uint32_t *number, boo
 	assert_spin_held(&pool->lock);
 	pool->wants_extent = 0;
 	if (!account || account->lent_free >= 3ull << pool->extent_shift >> 1 ||
-	    pool_is_fenced(pool, proc))
+	    pool_is_fenced(pool, proc) || account->refused ||
+	    (account->unheard && account->hear_after_ns && time_now_ns() < account->hear_after_ns))
 		return NULL;
 	e = list_last_entry(&pool->extent_lists[EXTENT_FREE], struct extent, link);
 	use_set_locked(pool, e, EXTENT_CHANGING);
@@ -709,14 +788,19 @@ struct change {
 	bool unheard;
 };
 
-/* An extent for programs: what is lent and free costs nobody anything. */
+/*
+ * An extent for programs. One that is lent and not used costs nobody anything; but where its
+ * processor uses most of it, few frames are won and many places lost: files give way before.
+ */
 static void choose_anon_locked(struct pool *pool, const struct mpage *oldest, struct change *c)
 	__must_hold(&pool->lock)
 {
 	assert_spin_held(&pool->lock);
 	c->back = choose_lent_locked(pool);
-	if (!c->back)
+	if (!c->back || 2 * c->back->nr_free < c->back->nr_pages)
 		c->to_free = choose_file_locked(pool, oldest);
+	if (c->to_free)
+		c->back = NULL;
 	if (!c->back && !c->to_free)
 		note_stuck_locked(pool);
 }
@@ -747,7 +831,7 @@ enum extent_result extents_change(struct pool *pool, const struct extent_need *n
 {
 	const struct mpage *oldest = NULL;
 	struct change c = { 0 };
-	bool recall_all;
+	bool recall_all, tell_all;
 
 	if (!need)
 		need = &pool->ahead;
@@ -755,11 +839,14 @@ enum extent_result extents_change(struct pool *pool, const struct extent_need *n
 		oldest = pool->ops->oldest(pool->ops_arg);
 	spin_lock(&pool->lock);
 	recall_all = pool->recall_all;
-	if (!recall_all)
+	tell_all = pool->tell_all;
+	if (!recall_all && !tell_all)
 		change_begin_locked(pool, need, oldest, &c);
 	spin_unlock(&pool->lock);
 	if (recall_all)
 		return recall_next(pool);
+	if (tell_all)
+		return tell_next(pool);
 	if (c.to_free)
 		return extent_empty(pool, c.to_free);
 	if (c.to_file)

@@ -137,9 +137,17 @@ bool extents_want_change_locked(const struct pool *pool);
 enum extent_result extents_change(struct pool *pool, const struct extent_need *need);
 /*
  * Take all extents back that are lent to @proc, before pages of it go that it has not given up:
- * their frames may get other contents then.  With @tell it forgets its places first. Sleeps.
+ * their frames may get other contents then.  With @ask it forgets its places first, unless it has
+ * not answered when it was asked last: the device refuses its reads. Sleeps.
  */
-void extents_recall(struct pool *pool, uint32_t proc, bool tell);
+void extents_recall(struct pool *pool, uint32_t proc, bool ask);
+/*
+ * The same without waiting for @proc, which is not gone: the device refuses its reads when this
+ * returns. It gets no extent until extents_refuse_end(), after which extents_change() has all such
+ * processors forget their places first. One thread at a time. Sleeps for the device.
+ */
+void extents_refuse(struct pool *pool, uint32_t proc);
+void extents_refuse_end(struct pool *pool);
 /*
  * The next extents_change() takes all extents back.  Where a thread does that it is woken.
  */

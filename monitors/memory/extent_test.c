@@ -48,10 +48,15 @@ struct model {
 	bool fail_open;
 	uint32_t nr_opened, nr_closed, nr_failed, nr_stuck, nr_instead;
 	/* what is lent */
-	bool deaf;               /* processors do not answer */
-	uint32_t reader[FRAMES]; /* the processor that may read it; 0: none */
-	bool unheard[OTHER + 1]; /* one has not said that it has forgotten a place */
-	bool forgotten[NUMBERS]; /* by the number of an extent */
+	bool deaf;                 /* processors do not answer */
+	uint32_t reader[FRAMES];   /* the processor that may read it; 0: none */
+	bool unheard[OTHER + 1];   /* one has not said that it has forgotten a place */
+	bool forgotten[NUMBERS];   /* by the number of an extent */
+	uint32_t below[OTHER + 1]; /* all of this one up to that number */
+	/* one time in so many all of its processor are recalled while one is lent; 0: never */
+	uint32_t recall_in_lend;
+	bool short_in_lend; /* then one is recalled, as programs lack frames */
+	uint32_t nr_in_lend;
 	uint32_t keys, nr_lent, nr_back, nr_silent, nr_placed, nr_moved;
 };
 
@@ -174,6 +179,13 @@ static int model_lend(void *arg, struct extent *e, uint32_t *key)
 			EXPECT_EQ(m->t, bytes[i], 0);
 	*key = ++m->keys;
 	m->nr_lent++;
+	if (m->recall_in_lend && !prng_below(&m->rng, m->recall_in_lend)) {
+		m->nr_in_lend++;
+		if (m->short_in_lend)
+			(void)extents_change(&m->pool, &(struct extent_need){ FRAMES, 0 });
+		else
+			extents_recall(&m->pool, e->proc, true);
+	}
 	return 0;
 }
 
@@ -195,6 +207,8 @@ static int model_revoke(void *arg, uint32_t proc, uint32_t extent, bool below)
 	struct model *m = arg;
 
 	EXPECT_TRUE(m->t, extent > 0 && extent < NUMBERS);
+	if (!below)
+		EXPECT_FALSE(m->t, m->unheard[proc]); /* each question may last a second */
 	if (m->deaf) {
 		m->unheard[proc] = true;
 		m->nr_silent++;
@@ -202,6 +216,7 @@ static int model_revoke(void *arg, uint32_t proc, uint32_t extent, bool below)
 	}
 	if (below) {
 		m->unheard[proc] = false;
+		m->below[proc] = MAX(m->below[proc], extent);
 	} else {
 		EXPECT_FALSE(m->t, m->forgotten[extent]); /* there is one of that number */
 		m->forgotten[extent] = true;
@@ -357,6 +372,7 @@ static void check_anon(struct model *m, const struct mpage *page, uint32_t proc)
 		return;
 	EXPECT_EQ(m->t, &e->first[place.frame], page);
 	EXPECT_FALSE(m->t, m->forgotten[place.extent]);
+	EXPECT_GT(m->t, place.extent, m->below[proc]); /* it reads there again */
 	EXPECT_NE(m->t, place.rkey, 0);
 	EXPECT_EQ(m->t, mpage_place(&m->pool, page, proc + 1).extent, 0);
 	m->nr_placed++;
@@ -488,7 +504,8 @@ static void step(struct model *m, bool grows)
 		account(m);
 		break;
 	case 10:
-		write_again(m);
+		for (int i = 0; i < 4; i++)
+			write_again(m);
 		if (!prng_below(&m->rng, 8))
 			instead(m);
 		if (!prng_below(&m->rng, 64))
@@ -540,6 +557,7 @@ static void run_random(struct ktest *t, uint64_t seed, bool has_changer, bool fa
 	ASSERT_TRUE(t, start(t, m, arena));
 	prng_seed(&m->rng, seed);
 	m->fail_open = fail_open;
+	m->recall_in_lend = 3;
 	m->pool.has_changer = has_changer;
 	if (has_changer)
 		m->pool.ahead = (struct extent_need){ m->pool.slack + (lends ? 1 : SIZE),
@@ -563,10 +581,12 @@ static void run_random(struct ktest *t, uint64_t seed, bool has_changer, bool fa
 		EXPECT_GT(t, m->nr_lent, 10);
 		EXPECT_GT(t, m->nr_back, 10);
 		EXPECT_GT(t, m->nr_silent, 3);
+		EXPECT_GT(t, m->nr_in_lend, 3);
 		EXPECT_GT(t, m->nr_placed, 1000);
 		EXPECT_GT(t, m->nr_moved, 10);
 	}
 	m->fail_open = m->deaf = false;
+	m->recall_in_lend = 0;
 	if (m->instead)
 		instead(m);
 	all_can_be_had(m);
@@ -627,6 +647,105 @@ static void a_credit_has_its_frame(struct ktest *t)
 	lib_free(arena);
 }
 
+/* A pool that lends @nr extents to PROC, with one page in each. */
+static bool start_lent(struct ktest *t, struct model *m, uint8_t *arena, uint32_t nr)
+{
+	if (!start(t, m, arena))
+		return false;
+	prng_seed(&m->rng, 1);
+	m->pool.has_changer = true;
+	m->pool.ahead.anon = m->pool.slack + 1;
+	for (uint32_t i = 0; i < 2 * SIZE * nr && m->nr_lent < nr; i++) {
+		uint64_t report;
+
+		EXPECT_GT(t, pool_grant(&m->pool, PROC, 1, false, &report), 0);
+		take_anon(m, PROC);
+		change_all(m);
+	}
+	return m->nr_lent == nr;
+}
+
+/* While an extent is being lent its processor is told to forget, or is silent: not this one. */
+static void what_is_recalled_is_not_lent(struct ktest *t)
+{
+	for (int deaf = 0; deaf < 2; deaf++) {
+		uint8_t *arena = lib_alloc(FRAMES * PAGE_SIZE);
+		struct model *m = &model;
+		struct pool_stats s;
+
+		ASSERT_TRUE(t, start_lent(t, m, arena, 1));
+		m->recall_in_lend = 1;
+		m->deaf = m->short_in_lend = deaf;
+		spin_lock(&m->pool.lock);
+		m->pool.wants_extent = PROC;
+		spin_unlock(&m->pool.lock);
+		change_all(m);
+		EXPECT_EQ(t, m->nr_in_lend, 1);
+		pool_stats(&m->pool, &s);
+		EXPECT_EQ(t, s.lent_frames, 0);
+		check(m);
+		stop(m);
+		lib_free(arena);
+	}
+}
+
+/* One that was silent is asked for no other extent; when it speaks again it has forgotten all. */
+static void who_is_silent_is_asked_no_more(struct ktest *t)
+{
+	uint8_t *arena = lib_alloc(FRAMES * PAGE_SIZE);
+	const struct extent_need all = { FRAMES, 0 };
+	struct model *m = &model;
+
+	ASSERT_TRUE(t, start_lent(t, m, arena, 3));
+	m->deaf = true;
+	EXPECT_EQ(t, extents_change(&m->pool, &all), EXTENTS_CHANGED);
+	EXPECT_EQ(t, extents_change(&m->pool, &all), EXTENTS_CHANGED);
+	EXPECT_EQ(t, m->nr_back, 2);
+	EXPECT_EQ(t, m->nr_silent, 1);
+	EXPECT_EQ(t, m->pool.lent_frames, SIZE); /* full of pages */
+	m->deaf = false;
+	spin_lock(&m->pool.lock);
+	m->pool.wants_extent = PROC;
+	spin_unlock(&m->pool.lock);
+	change_all(m);
+	EXPECT_EQ(t, m->nr_lent, 4);
+	EXPECT_EQ(t, m->pool.lent_frames, SIZE); /* the new one */
+	check(m);
+	stop(m);
+	lib_free(arena);
+}
+
+/* A few frames are not worth their processor's places, as long as files can give way. */
+static void files_give_way_before_what_is_used(struct ktest *t)
+{
+	uint8_t *arena = lib_alloc(FRAMES * PAGE_SIZE);
+	struct model *m = &model;
+	struct pool_stats s;
+
+	ASSERT_TRUE(t, start_lent(t, m, arena, 1));
+	while (m->pool.lent_free > SIZE / 4) {
+		uint64_t report;
+
+		EXPECT_GT(t, pool_grant(&m->pool, PROC, 1, false, &report), 0);
+		take_anon(m, PROC);
+	}
+	m->pool.ahead = (struct extent_need){ 0, FRAMES };
+	change_all(m);
+	m->pool.ahead = (struct extent_need){ FRAMES / 2, 0 };
+	change_all(m);
+	pool_stats(&m->pool, &s);
+	EXPECT_EQ(t, s.lent_frames, SIZE);
+	EXPECT_GT(t, m->nr_closed, 0);
+	/* All of them have given way. */
+	m->pool.ahead.anon = FRAMES;
+	change_all(m);
+	pool_stats(&m->pool, &s);
+	EXPECT_EQ(t, s.lent_frames, 0);
+	check(m);
+	stop(m);
+	lib_free(arena);
+}
+
 static void sizes_fit_the_pool(struct ktest *t)
 {
 	EXPECT_EQ(t, extent_pages_for(512, 512ull << 8), 512);
@@ -643,6 +762,9 @@ static const struct ktest_case cases[] = {
 	KTEST(also_when_regions_cannot_be_made),
 	KTEST(a_processor_reads_its_own_frames_alone),
 	KTEST(a_credit_has_its_frame),
+	KTEST(what_is_recalled_is_not_lent),
+	KTEST(who_is_silent_is_asked_no_more),
+	KTEST(files_give_way_before_what_is_used),
 	KTEST(sizes_fit_the_pool),
 	{ 0 },
 };

@@ -326,7 +326,15 @@ static int end_life(struct memory *m, uint32_t node)
 int memory_node_gone(struct memory *m, uint32_t node)
 {
 	const int err = end_life(m, node);
+	uint32_t proc = 0;
 
+	/*
+	 * Its processors may not know yet, and know where pages lie; the frames will have other
+	 * contents. This thread cannot wait for their answers.
+	 */
+	while ((proc = owner_next_of_home(m, node, proc)))
+		extents_refuse(&m->pool, proc);
 	owner_destroy_matching(m, matches_home, node);
+	extents_refuse_end(&m->pool);
 	return err;
 }

@@ -479,6 +479,20 @@ void owner_destroy_space(struct memory *m, uint64_t aspace)
 	(void)region_apply_wait(m, NULL, &op);
 }
 
+uint32_t owner_next_of_home(struct memory *m, uint32_t home, uint32_t proc)
+{
+	struct owner *o = &m->owner;
+	struct owner_space *s;
+	uint32_t next = 0;
+
+	spin_lock(&o->lock);
+	rb_for_each_entry(s, &o->spaces, node)
+		if (s->home == home && s->proc > proc && (!next || s->proc < next))
+			next = s->proc;
+	spin_unlock(&o->lock);
+	return next;
+}
+
 void owner_destroy_matching(struct memory *m,
 			    bool (*match)(const struct owner_space *s, uint32_t node),
 			    uint32_t node)

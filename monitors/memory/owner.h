@@ -201,6 +201,8 @@ int owner_protect(struct memory *m, const struct mm_range_req *req, struct mm_ra
 	__must_check;
 /* Idempotent. */
 void owner_destroy_space(struct memory *m, uint64_t aspace);
+/* The next processor after @proc with a space here whose home is @home; 0: there is none. */
+uint32_t owner_next_of_home(struct memory *m, uint32_t home, uint32_t proc);
 /* Every space for which @match says so. */
 void owner_destroy_matching(struct memory *m,
 			    bool (*match)(const struct owner_space *s, uint32_t node),

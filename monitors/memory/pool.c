@@ -625,7 +625,7 @@ static void account_clear(struct pool *pool, uint32_t proc)
 	if (account) {
 		credits_drop_locked(pool, account, account->credits);
 		account->report = 0;
-		account->unheard = false; /* its next life knows no place */
+		account->unheard = account->tell = false; /* its next life knows no place */
 	}
 	spin_unlock(&pool->lock);
 }
@@ -671,6 +671,48 @@ uint32_t pool_next_creditor(struct pool *pool, uint32_t proc)
 	}
 	spin_unlock(&pool->lock);
 	return found;
+}
+
+void pool_refuse(struct pool *pool, uint32_t proc)
+{
+	struct pool_account *account;
+
+	spin_lock(&pool->lock);
+	account = account_get_locked(pool, proc);
+	if (account)
+		account->refused = account->unheard = true;
+	spin_unlock(&pool->lock);
+}
+
+void pool_refuse_end(struct pool *pool)
+{
+	spin_lock(&pool->lock);
+	for (uint32_t proc = 0; proc <= PROTO_NODE_MAX; proc++) {
+		struct pool_account *account = pool_account_locked(pool, proc);
+
+		if (!account) {
+			proc |= CREDIT_BLOCK - 1; /* nobody of this block */
+		} else if (account->refused) {
+			account->refused = false;
+			account->tell = pool->tell_all = true;
+		}
+	}
+	spin_unlock(&pool->lock);
+}
+
+struct pool_account *pool_next_to_tell_locked(struct pool *pool, uint32_t *proc)
+	__must_hold(&pool->lock)
+{
+	assert_spin_held(&pool->lock);
+	for (*proc = 0; *proc <= PROTO_NODE_MAX; ++*proc) {
+		struct pool_account *account = pool_account_locked(pool, *proc);
+
+		if (!account)
+			*proc |= CREDIT_BLOCK - 1; /* nobody of this block */
+		else if (account->tell)
+			return account;
+	}
+	return NULL;
 }
 
 uint32_t pool_credits(struct pool *pool, uint32_t proc)

@@ -83,6 +83,7 @@ struct pool {
 	uint32_t wants_extent __guarded_by(&lock); /* the processor that found none of its; or 0 */
 	uint64_t lend_after_ns __guarded_by(&lock); /* none was to be had, or is to be had yet */
 	bool recall_all __guarded_by(&lock);
+	bool tell_all __guarded_by(&lock); /* an account has its mark `tell` */
 	uint64_t extents_opened __guarded_by(&lock);
 	uint64_t extents_closed __guarded_by(&lock);
 	uint64_t extents_lent __guarded_by(&lock);
@@ -185,8 +186,14 @@ uint64_t pool_zero_dirty(struct pool *pool, uint64_t budget);
 struct pool_account {
 	struct list_head lent; /* LENT extents with free frames */
 	uint64_t lent_free;    /* free frames in them */
-	/* Its last word about a place that it was to forget did not come: it gets no extent yet. */
-	bool unheard;
+	/*
+	 * Its last word about a place that it was to forget did not come: it gets no extent until
+	 * it does, and is asked again after hear_after_ns, or with `tell` as soon as can be.
+	 */
+	bool unheard, tell;
+	bool refused; /* it gets none before pool_refuse_end() */
+	uint64_t hear_after_ns;
+	uint32_t told; /* it was told to forget all extents with numbers up to this one */
 	uint32_t credits;
 	uint64_t report;       /* the last one that came */
 	uint64_t beyond_ns;    /* when it may have frames beyond its share again */
@@ -219,6 +226,13 @@ bool pool_is_fenced(const struct pool *pool, uint32_t proc);
 /* The first processor with a number >= @proc that has credits; 0: there is none. */
 uint32_t pool_next_creditor(struct pool *pool, uint32_t proc);
 uint32_t pool_credits(struct pool *pool, uint32_t proc);
+
+/* For extents_refuse() and extents_refuse_end(): the marks of accounts. */
+void pool_refuse(struct pool *pool, uint32_t proc);
+void pool_refuse_end(struct pool *pool);
+/* With pool.lock held: an account with its mark `tell`, of *@proc; NULL: there is none. */
+struct pool_account *pool_next_to_tell_locked(struct pool *pool, uint32_t *proc)
+	__must_hold(&pool->lock);
 
 /*
  * Charge @proc with kernel memory for a space, a vRegion or an area of its that is kept here, as at

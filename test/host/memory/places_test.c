@@ -180,11 +180,64 @@ static void who_is_gone_reads_no_more(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/*
+ * A home is gone, and its owners free the pages of its spaces: a processor that does not know yet
+ * reads them no more when this is over, and is told by the thread.
+ */
+static void a_home_that_is_gone_leaves_no_places(struct ktest *t)
+{
+	struct fake_proc p;
+	struct fake f;
+
+	ASSERT_TRUE(t, start(&f, &p));
+	(void)write_back(t, &p, 0);
+	change_all(&f);
+	EXPECT_EQ(t, write_back(t, &p, 1).extent, 1);
+	EXPECT_EQ(t, memory_node_gone(&f.mem[0], FAKE_MEM_FIRST + 1), 0); /* no home of its */
+	EXPECT_GT(t, f.mem[0].pool.lent_frames, 0);
+	EXPECT_EQ(t, memory_node_gone(&f.mem[0], FAKE_MEM_FIRST), 0);
+	EXPECT_EQ(t, f.mem[0].pool.lent_frames, 0);
+	EXPECT_EQ(t, f.nr_revokes, 0); /* the caller waits for nobody */
+	change_all(&f);
+	EXPECT_EQ(t, f.nr_revokes, 1);
+	EXPECT_EQ(t, f.revoked_by, p.proc);
+	EXPECT_EQ(t, f.revoked.extent, 1);
+	EXPECT_EQ(t, f.revoked.flags, MP_REVOKE_BELOW);
+	EXPECT_EQ(t, memory_node_gone(&f.mem[1], FAKE_MEM_FIRST), 0);
+	EXPECT_TRUE(t, space_stop(&f, &p));
+}
+
+/* It is asked once and not for each extent, and what it forgets it does not keep at its owner. */
+static void who_is_silent_is_asked_once(struct ktest *t)
+{
+	const uint32_t more = EXTENT + 4;
+	struct fake_proc p;
+	struct fake f;
+
+	ASSERT_TRUE(t, start(&f, &p));
+	for (uint32_t i = 0; i < more; i++) {
+		(void)write_back(t, &p, i);
+		change_all(&f);
+	}
+	EXPECT_GT(t, f.nr_lent, 1);
+	EXPECT_GT(t, f.mem[0].pool.lent_frames, EXTENT);
+	f.revoke_error = -ETIMEDOUT;
+	extents_recall_all(&f.mem[0].pool);
+	change_all(&f);
+	EXPECT_EQ(t, f.nr_revokes, 1);
+	EXPECT_EQ(t, f.revoked.flags, MP_REVOKE_BELOW);
+	EXPECT_EQ(t, f.mem[0].stats.revokes_unheard, 1);
+	EXPECT_EQ(t, f.mem[0].pool.lent_frames, 0);
+	EXPECT_TRUE(t, space_stop(&f, &p));
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(answers_tell_places),
 	KTEST(a_vregion_that_leaves_is_forgotten),
 	KTEST(who_does_not_forget_reads_no_more),
 	KTEST(who_is_gone_reads_no_more),
+	KTEST(a_home_that_is_gone_leaves_no_places),
+	KTEST(who_is_silent_is_asked_once),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.places", .cases = cases };
