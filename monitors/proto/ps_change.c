@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processor -> storage messages that change something, and those of extended attributes: encode
- * and decode. Pure; linked into both monitors, the host tests and the fuzzer.
+ * Processor -> storage messages that change something, that of a name in a directory, and those of
+ * extended attributes: encode and decode. Pure; linked into both monitors, the host tests and the
+ * fuzzer.
  *
  * A message is a fixed part, the words of the caller's groups, and up to two strings whose lengths
  * the fixed part has. A fixed part begins with struct ps_change_wire or struct proto_cred_wire,
@@ -447,6 +448,45 @@ int ps_getxattr_req_decode(const void *buf, size_t len, struct ps_getxattr_req *
 		return err;
 	r.name = tail.first;
 	if (r.name_len && !xattr_name_ok(r.name, r.name_len))
+		return -EPROTO;
+	*out = r;
+	return 0;
+}
+
+/* --- a name in a directory ---------------------------------------------------------------- */
+
+#define PS_FIND_REQ(F) F(some, dir), F(u16, name_len), F(zero16, reserved), F(zero32, reserved2)
+
+CODEC_FIELDS(ps_find_req, PS_FIND_REQ, codec_any)
+
+ssize_t ps_find_req_encode(const struct ps_find_req *req, void *buf, size_t cap)
+{
+	const size_t len = sizeof(struct ps_find_req_wire) + req->name_len;
+	struct ps_find_req_wire w;
+	uint8_t *out = buf;
+
+	if (len > cap || !name_ok(req->name, req->name_len))
+		return -EMSGSIZE;
+	ps_find_req_put(req, &w);
+	memcpy(out, &w, sizeof(w));
+	memcpy(out + sizeof(w), req->name, req->name_len);
+	return (ssize_t)len;
+}
+
+int ps_find_req_decode(const void *buf, size_t len, struct ps_find_req *out)
+{
+	struct ps_find_req_wire w;
+	struct ps_find_req r;
+
+	if (len < sizeof(w))
+		return -EMSGSIZE;
+	memcpy(&w, buf, sizeof(w));
+	if (!ps_find_req_get(&w, &r))
+		return -EPROTO;
+	if (len != sizeof(w) + r.name_len)
+		return -EMSGSIZE;
+	r.name = (const char *)buf + sizeof(w);
+	if (!name_ok(r.name, r.name_len))
 		return -EPROTO;
 	*out = r;
 	return 0;

@@ -195,6 +195,13 @@ static ssize_t sample_fsync(void)
 #define LOCK_ \
 	{ .owner = 5, .start = 10, .end = INT64_MAX, .pid = 77, .kind = PS_LOCK_OFD, .type = 1 }
 
+static ssize_t sample_find(void)
+{
+	static const struct ps_find_req req = { .dir = FILE_, .name_len = 3, .name = "abc" };
+
+	return ps_find_req_encode(&req, buf, sizeof(buf));
+}
+
 static ssize_t sample_keep(void)
 {
 	static const struct ps_keep_req req = { .acked = 7 };
@@ -270,11 +277,11 @@ static ssize_t sample_events_reply(void)
 
 /* In the order of ps_recoders[]; those behind them have their samples in ps_test.c. */
 static ssize_t (*const samples[])(void) = {
-	sample_create,   sample_mkdir,    sample_mknod,        sample_symlink, sample_tmpfile,
-	sample_link,     sample_remove,   sample_rename,       sample_removed, sample_setattr,
-	sample_setxattr, sample_getxattr, sample_fallocate,    sample_close,   sample_declare,
-	sample_fsync,    sample_keep,     sample_keep_reply,   sample_lock,    sample_lock_reply,
-	sample_locks,    sample_events,   sample_events_reply,
+	sample_create,     sample_mkdir,    sample_mknod,     sample_symlink,      sample_tmpfile,
+	sample_link,       sample_remove,   sample_rename,    sample_removed,      sample_setattr,
+	sample_setxattr,   sample_getxattr, sample_fallocate, sample_close,        sample_declare,
+	sample_fsync,      sample_find,     sample_keep,      sample_keep_reply,   sample_lock,
+	sample_lock_reply, sample_locks,    sample_events,    sample_events_reply,
 };
 
 static void there_and_back(struct ktest *t)
@@ -399,6 +406,11 @@ static const struct rejection {
 	{ "declare", AT(declare_req, reserved), 4, 1 },
 	{ "fsync", AT(fsync_req, flags), 4, 2 },
 	{ "fsync", AT(fsync_req, reserved), 4, 1 },
+	{ "find", AT(find_req, dir), 8, 0 }, /* no directory */
+	{ "find", AT(find_req, reserved), 2, 1 },
+	{ "find", AT(find_req, reserved2), 4, 1 },
+	{ "find", sizeof(struct ps_find_req_wire), 1, '/' },
+	{ "find", sizeof(struct ps_find_req_wire) + 1, 1, 0 },
 	{ "keep", AT(keep_req, acked), 8, 0 },
 	{ "keep reply", AT(keep_rep, granted), 4, 2 },
 	{ "keep reply", AT(keep_rep, reserved), 4, 1 },

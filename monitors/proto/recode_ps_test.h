@@ -36,6 +36,7 @@ RECODE_VARIABLE(ps_fallocate_req)
 RECODE_VARIABLE(ps_close_req)
 RECODE_VARIABLE(ps_declare_req)
 RECODE_FIXED(ps_fsync_req)
+RECODE_VARIABLE(ps_find_req)
 RECODE_FIXED(ps_keep_req)
 RECODE_FIXED(ps_keep_rep)
 RECODE_FIXED(ps_lock_req)
@@ -64,6 +65,7 @@ static const struct {
 	{ "close", recode_ps_close_req },
 	{ "declare", recode_ps_declare_req },
 	{ "fsync", recode_ps_fsync_req },
+	{ "find", recode_ps_find_req },
 	{ "keep", recode_ps_keep_req },
 	{ "keep reply", recode_ps_keep_rep },
 	{ "lock", recode_ps_lock_req },

@@ -266,6 +266,46 @@ static void lookups_see_changes(struct ktest *t)
 	rig_free(r);
 }
 
+/* The inode number of @name in @dir, or an error. */
+static int64_t find(struct rig *r, const struct proto_file *dir, const char *name)
+{
+	const struct ps_find_req req = { .dir = *dir,
+					 .name = name,
+					 .name_len = (uint16_t)strlen(name) };
+	const ssize_t len = ps_find_req_encode(&req, r->body, CAP);
+	struct proto_attr attr;
+	ssize_t ret = len < 0 ? len : storage_find(&r->st, r->body, (size_t)len, r->reply, CAP);
+
+	if (ret >= 0)
+		ret = proto_attr_decode(r->reply, (size_t)ret, &attr);
+	return ret ? ret : (int64_t)attr.file.ino;
+}
+
+/* By the directory's handle, wherever that is. */
+static void a_name_is_found_in_its_directory(struct ktest *t)
+{
+	struct rig *r = rig_new();
+	struct proto_attr dir, file, link;
+
+	ASSERT_TRUE(t, r);
+	ASSERT_EQ(t, make(r, &root, "d", 0040700, &dir), 0);
+	ASSERT_EQ(t, make(r, &dir.file, "f", 0100644, &file), 0);
+	ASSERT_EQ(t, make(r, &dir.file, "target", 0100644, NULL), 0);
+	ASSERT_EQ(t, make(r, &dir.file, "l", 0120777, &link), 0);
+	ASSERT_EQ(t, move(r, &root, "d", &dir.file, &root, "e", &none, 0), 0);
+	EXPECT_EQ(t, find(r, &dir.file, "f"), (int64_t)file.file.ino);
+	EXPECT_EQ(t, find(r, &dir.file, "l"), (int64_t)link.file.ino);
+	EXPECT_EQ(t, find(r, &dir.file, "none"), -ENOENT);
+	EXPECT_EQ(t, find(r, &file.file, "f"), -ENOTDIR);
+	EXPECT_EQ(t, find(r, &dir.file, ".."), -EMSGSIZE); /* not encoded */
+	EXPECT_EQ(t, storage_find(&r->st, r->body, 4, r->reply, CAP), -EMSGSIZE);
+	EXPECT_EQ(t, find(r, &root, "e"), (int64_t)dir.file.ino);
+	EXPECT_EQ(t, find(r, &none, "e"), -EPROTO);
+	dir.file.gen++;
+	EXPECT_EQ(t, find(r, &dir.file, "f"), -ESTALE);
+	rig_free(r);
+}
+
 static void removing(struct ktest *t)
 {
 	struct rig *r = rig_new();
@@ -880,6 +920,7 @@ static void what_is_no_change(struct ktest *t)
 static const struct ktest_case change_cases[] = {
 	KTEST(files_of_all_kinds),
 	KTEST(lookups_see_changes),
+	KTEST(a_name_is_found_in_its_directory),
 	KTEST(removing),
 	KTEST(renaming),
 	KTEST(permission_in_directories),

@@ -71,6 +71,7 @@ const struct storage_msg storage_msgs[] = {
 	{ PS_LOCK_EVENTS, FOR_PS, STORAGE_VNODE_OWN_USE, 0, 0, "ps.lock_events", NULL,
 	  storage_lock_events },
 	{ PS_KEEP, FOR_PS, STORAGE_VNODE_OWN_USE, 0, 0, "ps.keep", NULL, storage_keep },
+	{ PS_FIND, FOR_PS, HANDLES(ps_find_req_wire, dir, 1), "ps.find", storage_find, NULL },
 	ASKS_OF(PS_FSYNC, ps_fsync_req_wire, "ps.fsync", storage_fsync),
 	ASKS_OF(PS_SYNC, ps_file_req_wire, "ps.sync", storage_sync),
 	ASKS(MS_READ, FOR_MS, BY_MEMORY, "ms.read", NULL), /* msg.c sends the pages */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storage monitor: services that take a handle and change nothing: PS_GETATTR, PS_GETDENTS,
- * PS_STATFS, extended attributes, PS_CLOSE, PS_FSYNC, PS_SYNC, and the contents for MS_READ.
+ * Storage monitor: services that take a handle and change nothing: PS_GETATTR, PS_FIND,
+ * PS_GETDENTS, PS_STATFS, extended attributes, PS_CLOSE, PS_FSYNC, PS_SYNC, and the contents for
+ * MS_READ.
  */
 #include <abi/stat.h>
 #include <fs/acl.h>
@@ -18,27 +19,51 @@
 COUNTER(storage_reads, "storage.reads", "requests for pages of files");
 COUNTER(storage_read_bytes, "storage.read_bytes", "bytes of files that were asked for and exist");
 
-ssize_t storage_getattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+/* The attributes of @in, whose reference is taken over, or its error. */
+static ssize_t reply_attr(struct storage *st, struct fs_inode *in, uint32_t vnode, void *reply)
 {
 	struct proto_attr_wire w;
 	struct proto_attr attr;
+
+	if (IS_ERR(in))
+		return PTR_ERR(in);
+	storage_attr(st, in, vnode, &attr);
+	fs_inode_put(in);
+	proto_attr_encode(&attr, &w);
+	memcpy(reply, &w, sizeof(w));
+	return sizeof(w);
+}
+
+ssize_t storage_getattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
 	struct proto_file file;
-	struct fs_inode *in;
 	int err;
 
 	err = ps_file_req_decode(body, len, &file);
 	if (err)
 		return err;
-	if (cap < sizeof(w))
+	if (cap < sizeof(struct proto_attr_wire))
 		return -EMSGSIZE;
-	in = storage_file_get(st, &file);
-	if (IS_ERR(in))
-		return PTR_ERR(in);
-	storage_attr(st, in, file.vnode, &attr);
-	fs_inode_put(in);
-	proto_attr_encode(&attr, &w);
-	memcpy(reply, &w, sizeof(w));
-	return sizeof(w);
+	return reply_attr(st, storage_file_get(st, &file), file.vnode, reply);
+}
+
+ssize_t storage_find(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
+{
+	struct ps_find_req req;
+	struct fs_inode *dir, *in;
+	int err;
+
+	err = ps_find_req_decode(body, len, &req);
+	if (err)
+		return err;
+	if (cap < sizeof(struct proto_attr_wire))
+		return -EMSGSIZE;
+	dir = storage_file_get(st, &req.dir);
+	if (IS_ERR(dir))
+		return PTR_ERR(dir);
+	in = fs_lookup(dir, req.name, req.name_len);
+	fs_inode_put(dir);
+	return reply_attr(st, in, req.dir.vnode, reply);
 }
 
 /* The reply of a PS_GETDENTS that is being filled. */

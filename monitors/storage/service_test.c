@@ -478,6 +478,7 @@ static bool is_opcode(uint16_t opcode)
 	case PS_LOCKS:
 	case PS_LOCK_EVENTS:
 	case PS_KEEP:
+	case PS_FIND:
 		return true;
 	}
 	return false;
@@ -554,7 +555,7 @@ static void a_handle_is_good_for_its_vnode(struct ktest *t)
 				  -EMSGSIZE);
 		}
 	}
-	EXPECT_EQ(t, nr, 31 * ARRAY_SIZE(bad));
+	EXPECT_EQ(t, nr, 32 * ARRAY_SIZE(bad));
 	rig_free(r);
 }
 

@@ -86,6 +86,7 @@ ssize_t storage_lookup(struct storage *st, const void *body, size_t len, void *r
 ssize_t storage_readlink(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_access(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_getattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
+ssize_t storage_find(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_getdents(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_statfs(struct storage *st, const void *body, size_t len, void *reply, size_t cap);
 

@@ -43,6 +43,7 @@ static struct fs_cred user;
 
 static struct {
 	unsigned int lose_answers; /* of the next changes; each time the node is restarted */
+	unsigned int kill_renames; /* of the next, which are done, the callers are killed */
 	unsigned int nr_calls, nr_closed;
 	bool mapped;             /* every file is */
 	bool keeps;              /* the processor may keep names */
@@ -111,6 +112,8 @@ static ssize_t serve(struct storage *server, uint16_t opcode, const void *body, 
 		return server_lookup(server, body, len, reply, max);
 	case PS_GETATTR:
 		return server_getattr(server, body, len, reply, max);
+	case PS_FIND:
+		return storage_find(server, body, len, reply, max);
 	case PS_READLINK:
 		return server_readlink(server, body, len, reply, max);
 	case PS_STATFS:
@@ -139,7 +142,7 @@ static int call_once(const struct rpc_call *call)
 	net.nr_calls++;
 	ret = serve(call->peer == DATA ? &data : &st, call->opcode, call->body, call->body_len,
 		    call->reply, call->reply_max);
-	if (call->opcode == PS_LOOKUP && meanwhile) {
+	if ((call->opcode == PS_LOOKUP || call->opcode == PS_FIND) && meanwhile) {
 		net.meanwhile = NULL;
 		meanwhile();
 	}
@@ -164,6 +167,10 @@ int patient_call(uint32_t node, struct rpc_call *(*make)(void *arg), void *arg, 
 	do {
 		call = make(arg);
 		ret = call ? call_once(call) : -ENOMEM;
+		if (call && call->opcode == PS_RENAME && net.kill_renames) {
+			net.kill_renames--;
+			ret = -EINTR;
+		}
 		free(call);
 	} while (ret == -EHOSTDOWN);
 	return ret;
@@ -953,6 +960,99 @@ static void what_is_taken_back_is_not_kept(struct ktest *t)
 	EXPECT_EQ(t, remove_path("/d"), 0);
 }
 
+/* The rename of a directory at the node, of which the processor is not told. */
+static void move_behind(struct ktest *t, const char *from, const char *to)
+{
+	const struct fs_change ch = { 0 };
+	struct fs_inode *root = fs_inode_get(st.fs, st.fs->root_ino, FS_ANY_GEN);
+
+	ASSERT_FALSE(t, IS_ERR(root));
+	EXPECT_EQ(t, fs_rename(root, from, strlen(from), root, to, strlen(to), 0, &ch), 0);
+	fs_inode_put(root);
+	pathindex_invalidate(st.index);
+}
+
+/* A walk of @name from the directory @inode. */
+static int walk_from(struct inode *inode, const char *name, uint32_t flags)
+{
+	struct path dir = { .inode = inode, .attr = { .mode = S_IFDIR } };
+	struct walk_base base = { .cred = &user, .mounts = mounts, .dir = &dir };
+	struct path top;
+	char text[] = "?";
+	struct walk_result res;
+	int err;
+
+	mounts_root_path(mounts, &top);
+	dir.mnt = top.mnt;
+	dir.text = text;
+	err = path_walk(&base, name, flags, 0, &res);
+	if (!err)
+		walk_result_put(&res);
+	path_put(&top);
+	return err;
+}
+
+/*
+ * Names are looked for in the directory that the walk is at, and not at the path that it had: there
+ * is a link to what the user may not search by now.
+ */
+static void a_name_is_looked_for_in_its_directory(struct ktest *t)
+{
+	struct inode *dir;
+
+	keeping = true;
+	setup(t);
+	ASSERT_EQ(t, make("/s", S_IFDIR | 0700, NULL), 0);
+	ASSERT_EQ(t, make("/s/secret", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, make("/a", S_IFDIR | 0755, &dir), 0);
+	ASSERT_EQ(t, make("/a/own", S_IFREG | 0644, NULL), 0);
+	keep_names();
+	move_behind(t, "a", "z");
+	make_at_root(t, st.fs, "a", S_IFLNK | 0777, "s");
+	user.uid = user.gid = 1000;
+	EXPECT_EQ(t, walk_from(dir, "secret", 0), -ENOENT);
+	EXPECT_EQ(t, walk_from(dir, "own", 0), 0);
+	EXPECT_EQ(t, exists("/z/secret"), -ENOENT);
+	EXPECT_EQ(t, exists("/z/own"), 0);
+	EXPECT_EQ(t, exists("/s/secret"), -EACCES);
+	user.uid = user.gid = 0;
+	inode_put(dir);
+	EXPECT_EQ(t, remove_path("/z/own"), 0);
+	EXPECT_EQ(t, remove_path("/z"), 0);
+	EXPECT_EQ(t, remove_path("/a"), 0);
+	EXPECT_EQ(t, remove_path("/s/secret"), 0);
+	EXPECT_EQ(t, remove_path("/s"), 0);
+	drain();
+	keeping = false;
+}
+
+static void paths_are_unknown_after_a_rename_in_doubt(struct ktest *t)
+{
+	struct inode *dir, *again;
+
+	keeping = true;
+	setup(t);
+	ASSERT_EQ(t, make("/a", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, make("/a/b", S_IFDIR | 0755, &dir), 0);
+	ASSERT_EQ(t, make("/a/b/f", S_IFREG | 0644, NULL), 0);
+	net.kill_renames = 1;
+	EXPECT_EQ(t, rename_path("/a", "/z", false), -EINTR);
+	EXPECT_EQ(t, walk_from(dir, "f", 0), -ESTALE);
+	EXPECT_EQ(t, exists("/a/b"), -ENOENT);
+	again = get("/z/b");
+	ASSERT_FALSE(t, IS_ERR(again));
+	EXPECT_TRUE(t, again == dir);
+	EXPECT_STREQ(t, text_of(dir), "/z/b");
+	EXPECT_EQ(t, walk_from(dir, "f", 0), 0);
+	inode_put(again);
+	inode_put(dir);
+	EXPECT_EQ(t, remove_path("/z/b/f"), 0);
+	EXPECT_EQ(t, remove_path("/z/b"), 0);
+	EXPECT_EQ(t, remove_path("/z"), 0);
+	drain();
+	keeping = false;
+}
+
 static void each_operation_costs_its_change_kept(struct ktest *t)
 {
 	keeping = true;
@@ -976,6 +1076,8 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(a_rename_stays_in_its_file_system_with_kept_names),
 	KTEST(walks_cross_file_systems_with_kept_names),
 	KTEST(each_operation_costs_its_change_kept),
+	KTEST(a_name_is_looked_for_in_its_directory),
+	KTEST(paths_are_unknown_after_a_rename_in_doubt),
 	{ 0 },
 };
 static const struct ktest_suite kept_files_suite = {

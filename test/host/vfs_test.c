@@ -77,6 +77,17 @@ int storage_lookup(const struct storage_place *where, const char *path, struct f
 	return 0;
 }
 
+int storage_lookup_in(const struct file_id *dir, const char *name, size_t len,
+		      struct file_attr *attr)
+{
+	const struct storage_place root = { "/", 7 };
+	char path[32] = "";
+
+	strlcpy(path, dir->ino == INO_TMP ? "/tmp/" : "/", sizeof(path));
+	strlcpy(path + strlen(path), name, MIN(len + 1, sizeof(path) - strlen(path)));
+	return storage_lookup(&root, path, attr);
+}
+
 /* With no answers prepared: as far as "/tmp", as an honest node does. */
 int storage_walk(const struct fs_cred *cred, const struct storage_walk *how,
 		 struct storage_found *rep, void **buf)

@@ -659,8 +659,7 @@ void kept_change_is_empty(struct kept_change *c, const struct file_id *dir)
 	spin_unlock(&kept.lock);
 }
 
-/* Does @err leave open whether the node has done what it was asked for, or will? */
-static bool is_in_doubt(int err)
+bool kept_is_in_doubt(int err)
 {
 	switch (err) {
 	case -EINTR:
@@ -681,7 +680,7 @@ static bool is_in_doubt(int err)
 void kept_change_end(struct kept_change *c, int err)
 {
 	/* Before the marks are: nothing is filled in between. */
-	if (is_in_doubt(err))
+	if (kept_is_in_doubt(err))
 		kept_drop(c->ticket.node);
 	spin_lock(&kept.lock);
 	for (uint32_t i = 0; i < c->nr_names; i++) {

@@ -96,6 +96,8 @@ void kept_change_fill_attr(struct kept_change *c, const struct file_attr *attr,
 void kept_change_fill_name(struct kept_change *c, size_t i, const struct file_id *file);
 /* A new directory, whose attributes have been filled in, has no names. */
 void kept_change_is_empty(struct kept_change *c, const struct file_id *dir);
+/* Does @err leave open whether the node has done what it was asked for, or will? */
+bool kept_is_in_doubt(int err) __must_check;
 /* @err: what the request was answered. When that leaves open what was done, all is dropped. */
 void kept_change_end(struct kept_change *c, int err);
 

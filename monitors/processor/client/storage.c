@@ -188,12 +188,36 @@ int storage_getattr(const struct file_id *file, struct file_attr *attr)
 	return ret;
 }
 
+int storage_lookup_in(const struct file_id *dir, const char *name, size_t len,
+		      struct file_attr *attr)
+{
+	struct ps_find_req req = { .dir = file_to_proto(dir), .name = name };
+	uint8_t body[sizeof(struct ps_find_req_wire) + PS_NAME_MAX];
+	struct proto_attr_wire reply;
+	struct proto_attr a;
+	ssize_t ret;
+
+	if (len > PS_NAME_MAX)
+		return -ENAMETOOLONG;
+	req.name_len = (uint16_t)len;
+	ret = ps_find_req_encode(&req, body, sizeof(body));
+	if (ret >= 0)
+		ret = storage_call(dir->node, PS_FIND, body, (size_t)ret, &reply, sizeof(reply));
+	if (ret >= 0)
+		ret = proto_attr_decode(&reply, (size_t)ret, &a);
+	if (ret)
+		return (int)ret;
+	attr_from_proto(&a, attr);
+	return attr->file.node == dir->node ? 0 : -EPROTO;
+}
+
 ssize_t storage_readlink(const struct storage_place *where, const char *path, char *buf,
 			 size_t size)
 {
 	const struct storage_walk how = {
 		.where = *where,
 		.path = path,
+		.canon_len = strlen(path), /* no link is followed on the way */
 		.flags = STORAGE_NOFOLLOW,
 	};
 	struct path_call *pc;

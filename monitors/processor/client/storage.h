@@ -35,7 +35,13 @@ struct storage_place {  /* of a file system: the paths below are those in it */
 int storage_lookup(const struct storage_place *where, const char *path, struct file_attr *attr)
 	__must_check;
 /*
- * The same from a canonical part of @canon_len bytes on, as far as one of @mount_points (canonical
+ * Attributes of what has the name of @len bytes (1 to FS_NAME_MAX, not "." or "..") in @dir, asked
+ * for by user 0; a link is not followed. -ENOENT; -ENOTDIR; -ESTALE: @dir is gone.
+ */
+int storage_lookup_in(const struct file_id *dir, const char *name, size_t len,
+		      struct file_attr *attr) __must_check;
+/*
+ * A walk from a canonical part of @canon_len bytes on, as far as one of @mount_points (canonical
  * paths, each with its NUL, @mount_points_len bytes in all).
  */
 struct storage_walk {

@@ -10,7 +10,9 @@
  * Invariants:	a table leads from a handle to the inode that is in use, so a file has one inode
  *		here, so mount points and locks are found by the inode's address.
  *		A directory's path is good: a rename of this processor changes the paths of the
- *		inodes in use, and a look-up that a rename overtook is made again.
+ *		inodes in use, and a look-up that a rename overtook is made again. After a rename
+ *		in doubt the paths that it may have changed are not known, until a walk from
+ *		elsewhere comes to those inodes.
  * Locking:	moves_lock (RANK_MONITOR), one change of paths at a time; then table.lock
  *		(RANK_SPIN_FS), which guards the buckets and paths. Neither is held across a
  *		message.
@@ -253,7 +255,7 @@ static char *concat(const struct storage_inode *si, const char *a, const char *b
 
 /*
  * Where @si is now, with room for FS_PATH_MAX bytes; the caller's to kfree(). ERR_PTR: -ENOENT, it
- * has been removed; -ENOMEM.
+ * has been removed; -ESTALE, its path is not known; -ENOMEM.
  */
 static char *path_of(struct storage_inode *si)
 {
@@ -266,7 +268,8 @@ static char *path_of(struct storage_inode *si)
 	if (si->gone)
 		err = -ENOENT;
 	else if (!si->path)
-		err = si->bare ? -ESTALE : -ENOMEM; /* or there was none when it was moved */
+		/* Or there was no memory when it was moved. */
+		err = si->bare || si->lost ? -ESTALE : -ENOMEM;
 	else
 		strlcpy(buf, si->path, FS_PATH_MAX);
 	spin_unlock(&table.lock);
@@ -401,6 +404,25 @@ void storagefs_moved(const struct storage_fs *fs, const char *from, const char *
 	for (si = collect(fs, from, exchange ? to : NULL, dirs); si; si = next) {
 		next = si->moving;
 		set_moved(si, from, to);
+		inode_put(&si->inode);
+	}
+	mutex_unlock(&moves_lock);
+}
+
+void storagefs_lost(const struct storage_fs *fs, const char *from, const char *to, bool dirs)
+{
+	struct storage_inode *si, *next;
+	char *old;
+
+	mutex_lock(&moves_lock);
+	for (si = collect(fs, from, to, dirs); si; si = next) {
+		next = si->moving;
+		spin_lock(&table.lock);
+		old = si->path;
+		si->path = NULL;
+		si->lost = true;
+		spin_unlock(&table.lock);
+		kmem_free(old);
 		inode_put(&si->inode);
 	}
 	mutex_unlock(&moves_lock);
@@ -671,7 +693,7 @@ static int storagefs_lookup(struct inode *dir, const char *name, size_t len, str
 
 	if (IS_ERR(text))
 		return (int)PTR_ERR(text);
-	err = storage_lookup(&fs->place, text, &attr);
+	err = storage_lookup_in(&si->file, name, len, &attr);
 	if (!err)
 		err = storagefs_inode(fs, &attr, text, strlen(text), out);
 	kfree(text);

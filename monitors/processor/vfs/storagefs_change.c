@@ -219,8 +219,11 @@ int storagefs_rename(const struct rename_args *args)
 	if (target)
 		storagefs_leave_begin(target);
 	rename_begin(&kept, &how, dirs);
-	if (!err)
+	if (!err) {
 		err = storage_rename(&cred, &how, &removed);
+		if (kept_is_in_doubt(err))
+			storagefs_lost(storage_fs_of(from_dir), from, to, dirs);
+	}
 	if (!err) {
 		if (target && removed.file.node && !removed.nlink)
 			storagefs_gone(target, true);

@@ -3,10 +3,12 @@
  * The file systems of the storage nodes: look-ups by what this processor keeps (client/kept.h).
  *
  * Flow:	storagefs_walk_kept() goes down a path name by name, checks search permission on the
- *		way, and asks the node for single names that are not here, by user 0. Where only the
- *		node knows the way (a link, "..", an access list, a mount point) the rest of the
- *		path is the node's to walk, from the directory that the walk has come to.
- * Ordering:	the paths that are asked for are those of the moment: the caller begins again when
+ *		way, and asks the node for single names that are not here, by user 0: by the handle
+ *		of the directory whose permission was checked, as its path may lead elsewhere by
+ *		then. Where only the node knows the way (a link, "..", an access list, a mount
+ *		point) the rest of the path is the node's to walk for the caller's user, from the
+ *		path of the directory that the walk has come to.
+ * Ordering:	the paths that the node walks are those of the moment: the caller begins again when
  *		a rename has come between.
  */
 #include <fs/acl.h>
@@ -89,7 +91,7 @@ static bool is_stop(const struct kept_walk *w)
 	return false;
 }
 
-/* The file of the name at which w->path ends, and what it is. */
+/* The file of the name in w->cur, and what it is. */
 static int find(struct kept_walk *w, const char *name, size_t len, struct file_attr *attr)
 {
 	const struct kept_ticket *t = &w->ticket;
@@ -104,9 +106,7 @@ static int find(struct kept_walk *w, const char *name, size_t len, struct file_a
 	case KEPT_UNKNOWN:
 		break;
 	}
-	err = storage_lookup(&w->fs->place, w->path, attr);
-	if (!err && attr->file.node != w->fs->place.node)
-		err = -EPROTO;
+	err = storage_lookup_in(&w->cur, name, len, attr);
 	if (!err || err == -ENOENT)
 		kept_fill_name(t, &w->cur, name, len, err ? NULL : &attr->file);
 	if (err)

@@ -26,6 +26,7 @@ struct storage_inode {
 	struct pipe *pipe;            /* table lock: of a FIFO that was opened; set once */
 	bool gone;                    /* table lock: its last name was removed */
 	bool bare;                    /* const: made without a path, see storagefs_bare_inode() */
+	bool lost;                    /* table lock: a rename in doubt took its path once */
 	uint32_t leaving;             /* table lock: removals of a name of it that are under way */
 	struct storage_inode *moving; /* of storagefs_moved(), under its mutex */
 	struct storage_inode *next;   /* queue of files whose use ends */
@@ -71,6 +72,11 @@ size_t storagefs_nameless(uint32_t node, struct file_id *files, size_t max);
  */
 void storagefs_moved(const struct storage_fs *fs, const char *from, const char *to, bool exchange,
 		     bool dirs);
+/*
+ * The same rename may be done or not, and may still be: the paths of the files at @from and @to and
+ * below are not known any more. Look-ups from there are -ESTALE until a walk has come to them.
+ */
+void storagefs_lost(const struct storage_fs *fs, const char *from, const char *to, bool dirs);
 
 /* --- storagefs_kept.c --------------------------------------------------------------------- */
 

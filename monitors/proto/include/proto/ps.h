@@ -46,6 +46,7 @@ enum ps_opcode {
 	PS_LOCKS = 0x041b,   /* locks that programs have, after a start again of the storage node */
 	PS_LOCK_EVENTS = 0x041c, /* which waits for locks may try again; held until one may */
 	PS_KEEP = 0x041d,        /* may the sender keep names and attributes until SP_RECALL? */
+	PS_FIND = 0x041e,        /* directory + name -> attributes */
 };
 static_assert(PS_LOOKUP == PROTO_FIRST_OPCODE(PROTO_PS), "opcodes are ABI");
 
@@ -461,6 +462,20 @@ struct ps_keep_rep_wire {
 };
 static_assert(sizeof(struct ps_keep_rep_wire) == 8, "PS_KEEP reply is ABI");
 
+/*
+ * PS_FIND: then the name, of 1 to PS_NAME_MAX bytes as in a change.  The sender has checked that
+ * its program may search the directory.  Reply: struct proto_attr_wire of what has the name; a link
+ * is not followed.  -ENOENT; -ENOTDIR; -ESTALE when the directory is gone.
+ */
+struct ps_find_req_wire {
+	struct proto_file_wire dir;
+	le16_t name_len;
+	le16_t reserved;
+	le32_t reserved2;
+};
+static_assert(sizeof(struct ps_find_req_wire) == 8 + sizeof(struct proto_file_wire),
+	      "PS_FIND is ABI");
+
 enum ps_fsync_flags {
 	PS_FSYNC_DATA = 1 << 0, /* fdatasync(): times may stay behind */
 	PS_FSYNC_ALL = 1,
@@ -744,6 +759,16 @@ struct ps_fsync_req {
 
 void ps_fsync_req_encode(const struct ps_fsync_req *req, struct ps_fsync_req_wire *w);
 int ps_fsync_req_decode(const void *buf, size_t len, struct ps_fsync_req *out) __must_check;
+
+struct ps_find_req {
+	struct proto_file dir;
+	uint16_t name_len;
+	const char *name;
+};
+
+ssize_t ps_find_req_encode(const struct ps_find_req *req, void *buf, size_t cap) __must_check;
+/* The name stays in @buf. */
+int ps_find_req_decode(const void *buf, size_t len, struct ps_find_req *out) __must_check;
 
 struct ps_keep_req {
 	uint64_t acked;
