@@ -1053,6 +1053,29 @@ static void paths_are_unknown_after_a_rename_in_doubt(struct ktest *t)
 	keeping = false;
 }
 
+static void make_it(void)
+{
+	(void)!make("/d", S_IFDIR | 0755, NULL);
+}
+
+/* Its directory comes while the walk is under way, so that the node does not see the name. */
+static void a_name_to_be_made_is_not_too_long(struct ktest *t)
+{
+	char path[3 + FS_NAME_MAX + 2] = "/d/";
+	struct walk_result res;
+
+	setup(t);
+	memset(path + 3, 'x', FS_NAME_MAX + 1);
+	net.meanwhile = make_it;
+	EXPECT_EQ(t, walk(path, WALK_CREATE, &res), -ENAMETOOLONG);
+	EXPECT_FALSE(t, net.meanwhile);
+	path[3 + FS_NAME_MAX] = '\0';
+	ASSERT_EQ(t, walk(path, WALK_CREATE, &res), 0);
+	walk_result_put(&res);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	drain();
+}
+
 static void each_operation_costs_its_change_kept(struct ktest *t)
 {
 	keeping = true;
@@ -1078,6 +1101,7 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(each_operation_costs_its_change_kept),
 	KTEST(a_name_is_looked_for_in_its_directory),
 	KTEST(paths_are_unknown_after_a_rename_in_doubt),
+	KTEST(a_name_to_be_made_is_not_too_long),
 	{ 0 },
 };
 static const struct ktest_suite kept_files_suite = {

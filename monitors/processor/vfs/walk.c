@@ -550,6 +550,8 @@ static int find_missing(struct walk *w, struct path_lookup *how)
 		err = mount_writable(w->mnt, w->cur);
 		return err ? err : -ENOENT;
 	}
+	if (len > FS_NAME_MAX)
+		return -ENAMETOOLONG;
 	dir = kmalloc(dir_len + 1);
 	res->name = kmalloc(len + 1);
 	if (!dir || !res->name)
