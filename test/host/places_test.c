@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
@@ -65,9 +66,10 @@ static void what_is_revoked_stays_so(struct ktest *t)
 	EXPECT_FALSE(t, is_good(one));
 	EXPECT_TRUE(t, is_good(two));
 	EXPECT_EQ(t, learn(OWNER, 1, 11, 0), PLACE_NONE); /* an answer that was under way */
-	/* One that no answer has told yet. */
-	places_revoke(OWNER, 3, false);
-	EXPECT_EQ(t, learn(OWNER, 3, 13, 0), PLACE_NONE);
+	/* One that no answer has told yet; a lower one that none has told either is lent still. */
+	places_revoke(OWNER, 4, false);
+	EXPECT_EQ(t, learn(OWNER, 4, 14, 0), PLACE_NONE);
+	EXPECT_TRUE(t, is_good(learn(OWNER, 3, 13, 0)));
 	EXPECT_TRUE(t, is_good(two));
 	places_revoke(OWNER, 5, true);
 	EXPECT_FALSE(t, is_good(two));
@@ -94,6 +96,42 @@ static void the_dead_are_not_kept(struct ktest *t)
 	for (uint32_t i = 2; i < 3000; i++)
 		EXPECT_EQ(t, learn(OWNER, i, i, 0), PLACE_NONE);
 	EXPECT_TRUE(t, is_good(kept));
+	places_node_gone(OWNER);
+}
+
+/* Of too many the older half goes: an extent among the others may be heard of later. */
+static void the_dead_do_not_hide_the_living(struct ktest *t)
+{
+	for (uint32_t i = 2; i <= 2 * 64; i += 2)
+		places_revoke(OWNER, i, false);
+	EXPECT_EQ(t, learn(OWNER, 63, 63, 0), PLACE_NONE);
+	for (uint32_t i = 66; i <= 2 * 64; i += 2)
+		EXPECT_EQ(t, learn(OWNER, i, i, 0), PLACE_NONE);
+	EXPECT_TRUE(t, is_good(learn(OWNER, 65, 65, 0)));
+	EXPECT_TRUE(t, is_good(learn(OWNER, 127, 127, 0)));
+	places_node_gone(OWNER);
+}
+
+/* Reads there are waited for, although it was dead before. */
+static void reads_end_before_the_answer(struct ktest *t)
+{
+	const uint64_t place = learn(OWNER, 1, 11, 0), other = learn(OWNER, 2, 12, 0);
+	struct read_place slow, from;
+	uint64_t start;
+
+	ASSERT_TRUE(t, place_begin(place, &slow));
+	for (int i = 0; i < 3; i++) {
+		ASSERT_TRUE(t, place_begin(place, &from));
+		place_end(from.lent, -EIO);
+	}
+	EXPECT_FALSE(t, is_good(place));
+	EXPECT_TRUE(t, is_good(other));
+	start = time_now_ns();
+	places_revoke(OWNER, 1, false);
+	EXPECT_GE(t, time_now_ns() - start, NSEC_PER_SEC);
+	place_end(slow.lent, 0);
+	places_revoke(OWNER, 2, true);
+	EXPECT_FALSE(t, is_good(other));
 	places_node_gone(OWNER);
 }
 
@@ -188,6 +226,8 @@ static const struct ktest_case cases[] = {
 	KTEST(a_place_is_what_was_told),
 	KTEST(what_is_revoked_stays_so),
 	KTEST(the_dead_are_not_kept),
+	KTEST(the_dead_do_not_hide_the_living),
+	KTEST(reads_end_before_the_answer),
 	KTEST(an_owner_cannot_fill_the_heap),
 	KTEST(what_fails_is_left),
 	KTEST(reads_bring_the_newest),

@@ -3,9 +3,9 @@
  * Places: the extents that owners have lent, and the maps of objects.
  *
  * Invariants:	`by_id` has the extents that may be read. `by_name` has these, and those that were
- *		taken back by their number alone, so that an answer that comes later does not bring
- *		them back; of these PRUNE_AT at most: then none with a number up to theirs is taken
- *		in any more (owner_floor.floor).
+ *		taken back by their number alone, known or not, so that an answer that comes later
+ *		does not bring them back; of these PRUNE_AT at most: then the older half goes, and
+ *		none with a number up to theirs is taken in any more (owner_floor.floor).
  * Limits:	2^32 extents in the life of this node; then no place is learned.
  */
 #include "places.h"
@@ -35,7 +35,8 @@ BOOT_PARAM("excache.onesided", bool, onesided,
 struct lent {
 	uint32_t node, number, rkey; /* const */
 	uint32_t id;                 /* const */
-	uint32_t refs;               /* places.lock: the table's, and one for each read */
+	uint32_t refs;               /* places.lock: the table's, one for each read, others */
+	uint32_t readers;            /* places.lock: reads under way */
 	uint32_t failures;           /* places.lock: in a row */
 	bool dead;                   /* places.lock: not in by_id any more */
 };
@@ -128,22 +129,46 @@ static void forget_below_locked(struct owner_floor *o, uint32_t node, uint32_t n
 	o->floor = MAX(o->floor, number);
 }
 
-/* Too many dead ones: of what has no entry up to the last of them nothing is believed. */
+/* Too many dead ones: what has no entry up to the last of the older half is not believed. */
 static void prune_locked(struct owner_floor *o, uint32_t node) __must_hold(&places.lock)
 {
 	uint64_t name = name_of(node, 0);
-	uint32_t last = 0;
+	uint32_t last = 0, nr = 0;
 	struct lent *l;
 
 	assert_spin_held(&places.lock);
 	if (o->nr_dead < PRUNE_AT)
 		return;
-	while ((l = radix_next(&places.by_name, &name)) && name <= name_of(node, UINT32_MAX)) {
-		if (l->dead)
+	while (nr < PRUNE_AT / 2 && (l = radix_next(&places.by_name, &name)) &&
+	       name <= name_of(node, UINT32_MAX)) {
+		if (l->dead) {
 			last = l->number;
+			nr++;
+		}
 		name++;
 	}
 	forget_below_locked(o, node, last, false);
+}
+
+/* An answer that tells of extent @number of @node, which none has yet, is not to be believed. */
+static void note_dead_locked(struct owner_floor *o, uint32_t node, uint32_t number)
+	__must_hold(&places.lock)
+{
+	struct lent *l;
+
+	assert_spin_held(&places.lock);
+	if (number <= o->floor)
+		return;
+	l = kzalloc(sizeof(*l));
+	if (l)
+		*l = (struct lent){ .node = node, .number = number, .refs = 1, .dead = true };
+	if (!l || radix_insert(&places.by_name, name_of(node, number), l)) {
+		kfree(l);
+		o->floor = number; /* without memory for it lower ones are not believed either */
+		return;
+	}
+	o->nr++;
+	o->nr_dead++;
 }
 
 static struct lent *lent_make_locked(struct owner_floor *o, uint32_t node,
@@ -203,8 +228,10 @@ bool place_begin(uint64_t place, struct read_place *out)
 		return false;
 	spin_lock(&places.lock);
 	l = radix_lookup(&places.by_id, place >> 32);
-	if (l)
+	if (l) {
 		l->refs++;
+		l->readers++;
+	}
 	spin_unlock(&places.lock);
 	if (!l)
 		return false;
@@ -226,6 +253,8 @@ void place_end(struct lent *l, int err)
 	o = owner_locked(l->node);
 	if (err == -EIO && ++l->failures >= FAILURES_MAX && o)
 		lent_kill_locked(o, l);
+	ASSERT(l->readers);
+	l->readers--;
 	wake = l->dead;
 	lent_put_locked(l);
 	spin_unlock(&places.lock);
@@ -233,34 +262,38 @@ void place_end(struct lent *l, int err)
 		wake_all(&places.read_ended);
 }
 
-/* One of @node's up to @number that is not dead, made so, with a reference; NULL: none. */
-static struct lent *kill_next(uint32_t node, uint32_t number, bool below)
+/*
+ * The next of @node's extents from *@name to @number that is or may be read, dead now, with a
+ * reference, and *@name behind it. NULL: there is none.
+ */
+static struct lent *kill_next(uint32_t node, uint64_t *name, uint32_t number)
 {
-	uint64_t name = name_of(node, below ? 0 : number);
+	struct lent *l = NULL, *at;
 	struct owner_floor *o;
-	struct lent *l;
 
 	spin_lock(&places.lock);
 	o = owner_locked(node);
-	while ((l = radix_next(&places.by_name, &name)) && name <= name_of(node, number) && l->dead)
-		name++;
-	if (l && name > name_of(node, number))
-		l = NULL;
-	if (l && o) {
+	while (o && !l && (at = radix_next(&places.by_name, name)) &&
+	       *name <= name_of(node, number)) {
+		if (!at->dead || at->readers)
+			l = at;
+		++*name;
+	}
+	if (l) {
 		lent_kill_locked(o, l);
 		l->refs++;
 	}
 	spin_unlock(&places.lock);
-	return o ? l : NULL;
+	return l;
 }
 
-/* Is @l read by nobody any more?  The caller has a reference, and the table perhaps one. */
+/* Is @l, which the caller has a reference of, read by nobody any more? */
 static bool is_drained(struct lent *l)
 {
 	bool drained;
 
 	spin_lock(&places.lock);
-	drained = l->refs <= 2;
+	drained = !l->readers;
 	spin_unlock(&places.lock);
 	return drained;
 }
@@ -268,10 +301,11 @@ static bool is_drained(struct lent *l)
 void places_revoke(uint32_t node, uint32_t number, bool below)
 {
 	const uint64_t until = time_now_ns() + DRAIN_NS;
+	uint64_t name = name_of(node, below ? 0 : number);
 	struct owner_floor *o;
 	struct lent *l;
 
-	while ((l = kill_next(node, number, below))) {
+	while ((l = kill_next(node, &name, number))) {
 		(void)wait_event_timeout(&places.read_ended, is_drained(l), until);
 		spin_lock(&places.lock);
 		lent_put_locked(l);
@@ -282,7 +316,7 @@ void places_revoke(uint32_t node, uint32_t number, bool below)
 	if (o && below)
 		forget_below_locked(o, node, number, true);
 	else if (o && !radix_lookup(&places.by_name, name_of(node, number)))
-		o->floor = MAX(o->floor, number); /* never heard of: an answer may be under way */
+		note_dead_locked(o, node, number); /* an answer may be under way */
 	if (o)
 		prune_locked(o, node);
 	spin_unlock(&places.lock);
