@@ -40,6 +40,10 @@ static void release_ns(struct inode *inode)
 	ns->free(ns);
 }
 
+void ns_wait_freed(void)
+{
+}
+
 const struct inode_ops nsfs_inode_ops = { .name = "namespace", .release = release_ns };
 struct fs_type nsfs_type = { .name = "nsfs" };
 

@@ -13,6 +13,7 @@
 #include <sys/msg.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -227,6 +228,32 @@ static void entered(void)
 	T(shmdt(at));
 }
 
+/* The last reference of a namespace with something in it is that of a message, which is dropped. */
+static void sent(void)
+{
+	char control[CMSG_SPACE(sizeof(int))] = "", c;
+	struct iovec iov = { &c, 1 };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+	int ends[2], old, ns;
+
+	old = open("/proc/self/ns/ipc", O_RDONLY);
+	CHECK(unshare(CLONE_NEWIPC) == 0 && !socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends));
+	CHECK(semget(1, 2, IPC_CREAT | 0600) >= 0 && msgget(1, IPC_CREAT | 0600) >= 0);
+	ns = open("/proc/self/ns/ipc", O_RDONLY);
+	CHECK(old >= 0 && ns >= 0);
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(h), &ns, sizeof(ns));
+	T(sendmsg(ends[0], &m, 0));
+	CHECK(close(ns) == 0 && setns(old, CLONE_NEWIPC) == 0);
+	T(recv(ends[1], &c, 1, 0));
+}
+
 static void in_child(void (*fn)(void))
 {
 	int status;
@@ -261,6 +288,7 @@ static void all(void)
 	printf("%s\n", buf);
 	in_child(undone);
 	in_child(entered);
+	in_child(sent);
 	T(shmctl(shm, IPC_STAT, &ds));
 	printf("attached %ld\n", (long)ds.shm_nattch);
 	show_counts();

@@ -408,6 +408,36 @@ static void mounted(void)
 	CHECK(kill(older, SIGKILL) == 0 && waitpid(older, NULL, 0) == older);
 }
 
+#define CHAIN 200
+
+/*
+ * Namespaces that each have the next one mounted in them, and so go one after the other, when the
+ * first one does.
+ */
+static void chain(void)
+{
+	const char *at = "/tmp/namespaces.chain";
+	int start, old, next;
+	char path[64];
+
+	CHECK(unshare(CLONE_NEWNS) == 0 &&
+	      mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+	CHECK(close(open(at, O_CREAT | O_WRONLY, 0600)) == 0);
+	start = old = open("/proc/self/ns/mnt", O_RDONLY);
+	for (int i = 0; i < CHAIN; i++) {
+		CHECK(unshare(CLONE_NEWNS) == 0);
+		next = open("/proc/self/ns/mnt", O_RDONLY);
+		CHECK(next >= 0 && setns(old, CLONE_NEWNS) == 0);
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", next);
+		CHECK(mount(path, at, NULL, MS_BIND, NULL) == 0);
+		CHECK(setns(next, CLONE_NEWNS) == 0);
+		if (old != start)
+			close(old);
+		old = next;
+	}
+	CHECK(setns(start, CLONE_NEWNS) == 0 && close(old) == 0 && close(start) == 0);
+}
+
 /* --- threads and clone ---------------------------------------------------------------------- */
 
 static void *leave(void *arg)
@@ -518,6 +548,8 @@ int main(int argc, char **argv)
 	in_child(entering);
 	in_child(entering_mounts);
 	in_child(mounted);
+	in_child(chain);
+	T(unlink("/tmp/namespaces.chain"));
 	in_child(threads);
 	in_child(clones);
 	in_child(zombie);

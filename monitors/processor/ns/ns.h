@@ -12,12 +12,14 @@
  * Invariants:	the references of a namespace are those of its inode. The first namespace of each
  *		kind is there as long as the monitor.
  * Locking:	a set and the head of a namespace are const once they are made. ns.c has a lock for
- *		the numbers. The contents of a namespace are its module's.
+ *		the numbers, nsfs.c one for those that are to be freed. The contents of a namespace
+ *		are its module's.
  * See:		docs/design/processor.md
  */
 #pragma once
 
 #include <lib/atomic.h>
+#include <lib/list.h>
 #include <processor/vfs/inode.h>
 
 struct path;
@@ -41,6 +43,8 @@ struct ns {
 	uint32_t nr;                 /* const: of the inode; no two namespaces have the same */
 	uint64_t seq;                /* const: grows from one to the next that is made */
 	void (*free)(struct ns *ns); /* const: the last reference is gone; NULL: it stays */
+	struct list_head doomed;     /* nsfs.c's lock, once the last reference is gone */
+	uint64_t ticket;             /* the same */
 };
 
 #define NS_FIRST_NR 0xf0000000u /* of those that are made; the monitor's own are below it */
@@ -75,10 +79,20 @@ static inline struct ns *ns_get(struct ns *ns)
 	return ns;
 }
 
+/*
+ * The contents of the namespace are freed by a thread for that, soon: the caller may hold sleeping
+ * locks, and the namespace may be a file in another one that is being freed.
+ */
 static inline void ns_put(struct ns *ns)
 {
 	inode_put(&ns->inode);
 }
+
+/*
+ * Wait until the namespaces are freed whose last references the calling task has put, and those
+ * that only they kept. The caller holds no lock.
+ */
+void ns_wait_freed(void);
 
 /* The namespace that is @inode; NULL: it is a file of another file system. */
 struct ns *ns_of_inode(struct inode *inode);

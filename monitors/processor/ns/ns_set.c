@@ -91,6 +91,7 @@ void ns_set_put(struct ns_set *s)
 			ns_put(s->of[k]);
 	}
 	kmem_free(s);
+	ns_wait_freed();
 }
 
 struct ns_set *ns_set_make(struct ns_set *s, uint64_t flags)

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * nsfs: namespaces as files, which a program can open, keep, mount and ask. See ns.h.
+ *
+ * Flow:	the last reference may be put under sleeping locks (a socket drops a message with
+ *		the file), and the end of a namespace of mounts may put that of another one that
+ *		is mounted in it, and so on. So a thread frees namespaces, one after the other. A
+ *		task that leaves one waits for that (ns_wait_freed()).
+ * Locking:	ends.lock; nothing is called with it held but the work queue.
  */
 #include <abi/fcntl.h>
 #include <abi/ioctl.h>
@@ -8,7 +14,10 @@
 #include <arch/uaccess.h>
 #include <kernel/initcall.h>
 #include <kernel/panic.h>
+#include <kernel/spinlock.h>
 #include <kernel/time.h>
+#include <kernel/wait.h>
+#include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -43,13 +52,80 @@ static int nsfs_getattr(struct inode *inode, struct file_attr *attr)
 	return 0;
 }
 
+/* --- the end -------------------------------------------------------------------------- */
+
+static struct {
+	struct spinlock lock; /* RANK_SPIN_MONITOR */
+	struct list_head doomed __guarded_by(&lock);
+	uint64_t last_ticket __guarded_by(&lock);
+	uint64_t in_work __guarded_by(&lock); /* ticket of what is being freed; 0: nothing is */
+	uint64_t done;                        /* lock; read without it: tickets up to here are */
+	struct waitqueue freed;               /* done has changed */
+	const struct thread *freer;           /* lock: frees, while in_work is not 0 */
+	struct workqueue *wq;                 /* const after boot */
+	struct work work;
+} ends = { .lock = SPINLOCK_INIT("namespaces that end", RANK_SPIN_MONITOR),
+	   .doomed = LIST_HEAD_INIT(ends.doomed),
+	   .freed = WAITQUEUE_INIT(ends.freed) };
+
+/* Those that a namespace kept have its ticket and are next: its ticket is done after them. */
 static void nsfs_release(struct inode *inode)
 {
 	struct ns *ns = ns_of_inode(inode);
+	struct task *t = task_current();
 
 	ASSERT(ns->free); /* the first ones stay */
-	ns->free(ns);
+	spin_lock(&ends.lock);
+	if (ends.in_work && ends.freer == thread_current()) {
+		ns->ticket = ends.in_work;
+		list_add(&ns->doomed, &ends.doomed);
+	} else {
+		ns->ticket = ++ends.last_ticket;
+		list_add_tail(&ns->doomed, &ends.doomed);
+		if (t)
+			t->ns_ticket = ns->ticket;
+	}
+	spin_unlock(&ends.lock);
+	(void)work_queue(ends.wq, &ends.work);
 }
+
+/* The next one to free, after one with the ticket in_work. NULL: there is none. */
+static struct ns *next_doomed(void)
+{
+	struct ns *ns;
+
+	spin_lock(&ends.lock);
+	ns = list_first_entry_or_null(&ends.doomed, struct ns, doomed);
+	if (ends.in_work && (!ns || ns->ticket != ends.in_work))
+		WRITE_ONCE(ends.done, ends.in_work);
+	ends.freer = thread_current();
+	ends.in_work = ns ? ns->ticket : 0;
+	if (ns)
+		list_del(&ns->doomed);
+	spin_unlock(&ends.lock);
+	wake_all(&ends.freed);
+	return ns;
+}
+
+static void free_doomed(struct work *w)
+{
+	struct ns *ns;
+
+	while ((ns = next_doomed()))
+		ns->free(ns);
+}
+
+void ns_wait_freed(void)
+{
+	struct task *t = task_current();
+
+	if (!t || !t->ns_ticket)
+		return;
+	wait_event(&ends.freed, READ_ONCE(ends.done) >= t->ns_ticket);
+	t->ns_ticket = 0;
+}
+
+/* --- files ---------------------------------------------------------------------------- */
 
 static int nsfs_stat(struct file *f, struct file_attr *attr)
 {
@@ -126,6 +202,8 @@ struct fs_type nsfs_type = {
 static int nsfs_init(void)
 {
 	nsfs_type.dev = fs_new_dev();
-	return 0;
+	work_init(&ends.work, free_doomed);
+	ends.wq = workqueue_create("namespaces", 1);
+	return IS_ERR(ends.wq) ? (int)PTR_ERR(ends.wq) : 0;
 }
 INITCALL(fs, nsfs_init);

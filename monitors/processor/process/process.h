@@ -179,6 +179,7 @@ struct task {
 	struct fs_state *fs;     /* own; others: process.sig_lock */
 	struct files *files;     /* own; others: process.sig_lock */
 	struct ns_set *ns;       /* the same */
+	uint64_t ns_ticket;      /* own: ns/nsfs.c frees a namespace; 0: it has none to wait for */
 	char comm[COMM_LEN];     /* process.lock */
 	uint32_t user;           /* vnode.lock: the uid that it is counted for */
 	bool nproc_exceeded;     /* own: setuid() went over RLIMIT_NPROC; exec answers EAGAIN */

@@ -729,4 +729,5 @@ void mounts_hold(struct mounts *ns)
 void mounts_put(struct mounts *ns)
 {
 	ns_put(&ns->ns);
+	ns_wait_freed();
 }
