@@ -14,6 +14,7 @@
 #include <lib/prng.h>
 #include <mm/slab.h>
 #include <processor/client/file_node.h>
+#include <processor/client/kept.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/file_dirty.h>
 #include <processor/process/process.h>
@@ -39,6 +40,7 @@ static struct {
 	uint64_t room; /* the first byte that the disk has no room for; 0: there is none */
 	bool privileged;
 	struct fs_time now; /* of the last write */
+	uint64_t wrote;     /* by another thread: kept_now() of then */
 } node;
 
 static uint32_t placed = 11; /* the node that placement names */
@@ -63,6 +65,11 @@ static int answer(uint32_t *who, struct file_state *out)
 				    .before = node.before,
 				    .errors = node.errors };
 	return err;
+}
+
+bool kept_is_unwritten(const struct file_id *file, uint64_t since)
+{
+	return node.wrote <= since;
 }
 
 int file_node_open(const struct file_id *file, uint32_t *who, struct file_state *out)
@@ -532,6 +539,28 @@ static void a_new_file_is_opened_without_a_message(struct ktest *t)
 	close_file(&f);
 }
 
+/* Found, written and closed by another thread before its maker opens it. */
+static void a_new_file_that_was_written_is_not_empty(struct ktest *t)
+{
+	char got[8] = "";
+	struct file f;
+
+	start();
+	memcpy(node.bytes, "other", 5);
+	node.size = 5;
+	node.wrote = 8;
+	f = (struct file){ .flags = O_RDWR, .inode = &inode, .fresh = true };
+	f.attr.file = (struct file_id){ .ino = 12, .gen = 1, .node = 21 };
+	f.attr.made_at = 7;
+	mutex_init(&f.lock, "file", RANK_FILE);
+	ASSERT_EQ(t, live_open(&f), 0);
+	EXPECT_EQ(t, node.opens, 1);
+	EXPECT_EQ(t, f.attr.size, 5u);
+	EXPECT_EQ(t, read_at(&f, 0, got, 8), 5);
+	EXPECT_EQ(t, memcmp(got, "other", 5), 0);
+	close_file(&f);
+}
+
 /* The storage node, whose clock is ahead, has made the file. */
 static void a_write_is_not_before_its_file(struct ktest *t)
 {
@@ -827,6 +856,7 @@ static const struct ktest_case cases[] = {
 	KTEST(appends_go_where_the_node_says),
 	KTEST(a_full_disk_shortens_a_write),
 	KTEST(a_new_file_is_opened_without_a_message),
+	KTEST(a_new_file_that_was_written_is_not_empty),
 	KTEST(a_write_is_not_before_its_file),
 	KTEST(another_version_at_open),
 	KTEST(losses_are_told_once),

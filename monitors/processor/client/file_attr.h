@@ -42,7 +42,8 @@ struct file_attr {
 	uint32_t blksize;
 	uint64_t version; /* changes whenever the content changes (close-to-open) */
 	uint64_t fsid;
-	uint32_t attrs; /* FILE_ATTRS: STATX_ATTR_*, which are FS_*_FL as well */
+	uint32_t attrs;   /* FILE_ATTRS: STATX_ATTR_*, which are FS_*_FL as well */
+	uint64_t made_at; /* of a file just made: kept_now() of before; else 0 */
 };
 
 /* Immutable, append only, not to be dumped. */

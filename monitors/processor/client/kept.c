@@ -70,7 +70,9 @@ struct name_entry {
 
 struct mark {
 	uint64_t ended; /* when the last change did */
+	uint64_t wrote; /* the same of changes of contents */
 	uint32_t active;
+	uint32_t writing; /* of those, changes of contents */
 };
 
 struct kept_node {
@@ -703,6 +705,7 @@ void kept_write_begin(const struct file_id *file)
 
 	spin_lock(&kept.lock);
 	mark_locked(hash_of_file(file))->active++;
+	mark_locked(hash_of_file(file))->writing++;
 	a = find_attr_locked(file->ino, file->gen, file->node);
 	if (a)
 		a->what = MIN(a->what, (enum kept_what)KEPT_RIGHTS);
@@ -711,7 +714,35 @@ void kept_write_begin(const struct file_id *file)
 
 void kept_write_end(const struct file_id *file)
 {
+	struct mark *m;
+
 	spin_lock(&kept.lock);
-	end_mark_locked(mark_locked(hash_of_file(file)));
+	m = mark_locked(hash_of_file(file));
+	ASSERT(m->writing);
+	end_mark_locked(m);
+	m->writing--;
+	m->wrote = kept.now;
 	spin_unlock(&kept.lock);
+}
+
+uint64_t kept_now(void)
+{
+	uint64_t now;
+
+	spin_lock(&kept.lock);
+	now = kept.now;
+	spin_unlock(&kept.lock);
+	return now;
+}
+
+bool kept_is_unwritten(const struct file_id *file, uint64_t since)
+{
+	const struct mark *m;
+	bool is_unwritten;
+
+	spin_lock(&kept.lock);
+	m = mark_locked(hash_of_file(file));
+	is_unwritten = !m->writing && m->wrote <= since;
+	spin_unlock(&kept.lock);
+	return is_unwritten;
 }

@@ -104,3 +104,10 @@ void kept_change_end(struct kept_change *c, int err);
 /* A request that changes the contents of @file begins, and can change nothing any more. */
 void kept_write_begin(const struct file_id *file);
 void kept_write_end(const struct file_id *file);
+/* Changes that have ended so far. */
+uint64_t kept_now(void);
+/*
+ * Has no program here written to @file, or cut it, since kept_now() was @since? False, too, if that
+ * was one of the few files that share a mark with it.
+ */
+bool kept_is_unwritten(const struct file_id *file, uint64_t since) __must_check;

@@ -210,6 +210,24 @@ static void writes_leave_the_rights(struct ktest *t)
 	EXPECT_TRUE(t, has(KEPT_ALL));
 }
 
+static void a_file_is_unwritten_until_it_is_not(struct ktest *t)
+{
+	struct kept_change c;
+	uint64_t before;
+
+	allow(t);
+	before = kept_now();
+	kept_change(&c, NODE);
+	kept_change_file(&c, &file, KEPT_RIGHTS);
+	kept_change_end(&c, 0);
+	EXPECT_TRUE(t, kept_is_unwritten(&file, before));
+	kept_write_begin(&file);
+	EXPECT_FALSE(t, kept_is_unwritten(&file, kept_now()));
+	kept_write_end(&file);
+	EXPECT_FALSE(t, kept_is_unwritten(&file, before));
+	EXPECT_TRUE(t, kept_is_unwritten(&file, kept_now()));
+}
+
 /* A directory that was made here, with names f0 to f9. */
 static void make_whole(void)
 {
@@ -269,6 +287,7 @@ static const struct ktest_case kept_cases[] = {
 	KTEST(paths_are_not_trusted_while_directories_move),
 	KTEST(what_is_in_doubt_drops_all),
 	KTEST(writes_leave_the_rights),
+	KTEST(a_file_is_unwritten_until_it_is_not),
 	KTEST(of_a_whole_directory_all_is_known),
 	KTEST(what_has_no_room_is_not_known),
 	{ 0 },

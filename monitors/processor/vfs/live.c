@@ -7,7 +7,7 @@
  *		use these lines. A line that is mapped for writing is dirty, and written back by
  *		live_map.c. Each open asks the caching node for the version; with another one the
  *		lines go, dirty ones after they were written back. An open that has made the file
- *		asks nothing.
+ *		asks nothing, unless another one has written to it since.
  * Invariants:	there is one object of the file, and one struct live_file, which ends with it.
  *		object.version is the version of the lines that are there; 0: it is not known, and
  *		they go at the next open.
@@ -35,6 +35,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/client/file_node.h>
+#include <processor/client/kept.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/file_dirty.h>
 #include <processor/excache/prefetch.h>
@@ -835,8 +836,11 @@ static int open_locked(struct file *f, struct live_handle *h) __must_hold(&h->lf
 	int err = 0;
 
 	assert_mutex_held(&h->lf->change);
-	/* Of a new file no line can be old: the caching node hears of it when it is written. */
-	if (!f->fresh || h->lf->told_by)
+	/*
+	 * Of a new file no line can be old: the caching node hears of it when it is written. But
+	 * another thread may have found it, and have written and closed it by now.
+	 */
+	if (!f->fresh || h->lf->told_by || !kept_is_unwritten(&f->attr.file, f->attr.made_at))
 		err = refresh_locked(h->lf, &state);
 	if (!err && h->writes)
 		err = object_write_begin(h->lf->object);

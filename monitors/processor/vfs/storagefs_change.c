@@ -79,6 +79,7 @@ int storagefs_create(struct inode *dir, const struct new_inode *how, struct inod
 	struct storage_inode *si = storage_inode_of(dir);
 	const struct storage_name at = { .dir = &si->file, .name = how->name, .len = how->len };
 	const struct storage_new what = what_to_make(how);
+	const uint64_t before = kept_now();
 	struct file_attr attr;
 	char *path;
 	int err = make(&at, &what, &attr);
@@ -89,8 +90,10 @@ int storagefs_create(struct inode *dir, const struct new_inode *how, struct inod
 	if (IS_ERR(path))
 		return PTR_ERR(path);
 	err = storagefs_inode(storage_fs_of(si), &attr, path, strlen(path), out);
-	if (!err && how->made)
+	if (!err && how->made) {
 		*how->made = attr;
+		how->made->made_at = before;
+	}
 	kfree(path);
 	return err;
 }
@@ -102,6 +105,7 @@ int storagefs_tmpfile(struct inode *dir, const struct new_inode *how, struct ino
 	struct file_attr attr;
 	struct fs_cred cred;
 	char *path = storagefs_path_in(si, how->name, how->len);
+	const uint64_t before = kept_now();
 	int err;
 
 	if (IS_ERR(path))
@@ -112,8 +116,10 @@ int storagefs_tmpfile(struct inode *dir, const struct new_inode *how, struct ino
 		err = storagefs_inode(storage_fs_of(si), &attr, path, strlen(path), out);
 	if (!err)
 		storagefs_gone(storage_inode_of(*out), true);
-	if (!err && how->made)
+	if (!err && how->made) {
 		*how->made = attr;
+		how->made->made_at = before;
+	}
 	kfree(path);
 	return err;
 }
