@@ -571,6 +571,7 @@ static void a_write_is_not_before_its_file(struct ktest *t)
 		const struct fs_time made = { .sec = (int64_t)(ns / 1000000000),
 					      .nsec = (uint32_t)(ns % 1000000000) };
 		struct file f = { .flags = O_RDWR, .inode = &inode, .fresh = true };
+		struct fs_time first;
 
 		start();
 		f.attr.file = (struct file_id){ .ino = 12, .gen = 1, .node = 21 };
@@ -581,6 +582,10 @@ static void a_write_is_not_before_its_file(struct ktest *t)
 		/* By an hour it is not the clock of a node that is meant. */
 		EXPECT_EQ(t, fs_time_is_same(node.now, made), i == 0);
 		EXPECT_FALSE(t, fs_time_is_later(node.now, made));
+		/* Each write has its own time. */
+		first = node.now;
+		EXPECT_EQ(t, write_at(&f, 0, "old", 3), 3);
+		EXPECT_TRUE(t, fs_time_is_later(node.now, first));
 		close_file(&f);
 	}
 }

@@ -163,13 +163,27 @@ struct fs_time live_now(void)
 /* Clocks of two nodes differ by less. */
 #define SKEW_S 1
 
-struct fs_time live_time_locked(const struct live_file *lf)
+/* Is @t later than @now, by no more than clocks differ? */
+static bool is_skewed(struct fs_time t, struct fs_time now)
 {
-	const struct fs_time now = live_now();
+	return fs_time_is_later(t, now) && t.sec - now.sec <= SKEW_S;
+}
+
+struct fs_time live_time_locked(struct live_file *lf)
+{
+	struct fs_time now = live_now(), next = lf->written;
 
 	assert_mutex_held(&lf->change);
-	return fs_time_is_later(lf->ctime, now) && lf->ctime.sec - now.sec <= SKEW_S ? lf->ctime
-										     : now;
+	/* Each write has a time of its own, also while our clock is behind: mtime tells of it. */
+	next.nsec++;
+	if (next.nsec == NSEC_PER_SEC)
+		next = (struct fs_time){ .sec = next.sec + 1 };
+	if (is_skewed(lf->ctime, now))
+		now = lf->ctime;
+	if (!fs_time_is_later(now, lf->written) && next.sec - now.sec <= SKEW_S)
+		now = next;
+	lf->written = now;
+	return now;
 }
 
 /* Lines of another version than state->version go; no store into a mapping is lost. */

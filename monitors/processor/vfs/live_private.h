@@ -16,20 +16,21 @@ struct live_file {
 	struct object *object; /* const; ends with it, and so holds no reference */
 	struct mutex change;   /* RANK_FILE_DATA */
 	/* change for all that follows, but errors, which is also read without it */
-	uint32_t node;        /* that caches the file; 0: by placement */
-	uint32_t node_errors; /* its count of losses */
-	uint32_t told_by;     /* the node whose count that is */
-	bool unsynced;        /* it has had bytes that the disk perhaps has not */
-	uint32_t errors;      /* losses of this file that we know of */
-	uint32_t maps_seen;   /* atomic: errors that msync() has told */
-	struct fs_time ctime; /* the latest that an open has found */
+	uint32_t node;          /* that caches the file; 0: by placement */
+	uint32_t node_errors;   /* its count of losses */
+	uint32_t told_by;       /* the node whose count that is */
+	bool unsynced;          /* it has had bytes that the disk perhaps has not */
+	uint32_t errors;        /* losses of this file that we know of */
+	uint32_t maps_seen;     /* atomic: errors that msync() has told */
+	struct fs_time ctime;   /* the latest that an open has found */
+	struct fs_time written; /* of our last write */
 };
 
 /* The file of @obj, which is live and referenced. ERR_PTR(-ENOMEM). */
 struct live_file *live_of(struct object *obj);
 struct fs_time live_now(void);
 /* The time of a change of contents: not before that of the file, by another node's clock. */
-struct fs_time live_time_locked(const struct live_file *lf) __must_hold(&lf->change);
+struct fs_time live_time_locked(struct live_file *lf) __must_hold(&lf->change);
 /* May the caller take the blocks that are kept for root? */
 bool live_is_privileged(void);
 
