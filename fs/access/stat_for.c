@@ -38,11 +38,6 @@ static bool same_rights(const struct fs_stat *a, const struct fs_stat *b)
 	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
 }
 
-static bool same_time(const struct fs_stat *a, const struct fs_stat *b)
-{
-	return a->ctime.sec == b->ctime.sec && a->ctime.nsec == b->ctime.nsec;
-}
-
 /*
  * The access list, as fs_posix_acl().  Without one the mode says all, but not that of *@out from
  * before: its bits of the group may be the mask of a list that has gone since.  So *@out becomes
@@ -60,8 +55,8 @@ static int64_t read_list(struct fs_inode *in, const struct fs_cred *cred, void *
 			return len;
 		old = *out;
 		fs_inode_stat(in, out);
-		if ((same_rights(&old, out) && same_time(&old, out)) || !out->acl ||
-		    !posix_acl_matters(cred, out->mode, out->uid))
+		if ((same_rights(&old, out) && fs_time_is_same(old.ctime, out->ctime)) ||
+		    !out->acl || !posix_acl_matters(cred, out->mode, out->uid))
 			return 0;
 	}
 	/* A file that is written all the time changes in nothing but its times. */

@@ -59,15 +59,14 @@ static void sum_end(const uint8_t *data, uint32_t first, uint32_t end, uint32_t 
 int ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const char *name,
 		   size_t name_len, uint32_t ino, uint32_t mode, uint32_t *sum)
 {
-	const bool is_plain = fs->block_size < 65536;
+	const uint32_t block_size = fs->block_size;
 	const uint32_t need = MAX(need_of(name_len), 12u);
 	uint32_t at = 0;
 
 	ASSERT(name_len && name_len <= FS_NAME_MAX);
 	while (at < len) {
 		struct ext4_dirent_disk *de = entry_at(data, at);
-		const uint32_t rec_len = is_plain ? le16_to_cpu(de->rec_len)
-						  : ext4_rec_len(de->rec_len, fs->block_size);
+		const uint32_t rec_len = ext4_rec_len(de->rec_len, block_size);
 		uint32_t used = 0, end;
 
 		/* Most have no room whatever their names are. */
@@ -79,10 +78,10 @@ int ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const 
 			end = at + used + (uint32_t)(HEAD_LEN + name_len);
 			sum_begin(data, at, end, sum);
 			if (used)
-				de->rec_len = ext4_rec_len_disk(used, fs->block_size);
+				de->rec_len = ext4_rec_len_disk(used, block_size);
 			de = entry_at(data, at + used);
 			de->ino = cpu_to_le32(ino);
-			de->rec_len = ext4_rec_len_disk(rec_len - used, fs->block_size);
+			de->rec_len = ext4_rec_len_disk(rec_len - used, block_size);
 			de->name_len = (uint8_t)name_len;
 			de->file_type = ext4_file_type(fs, mode);
 			memcpy(de->name, name, name_len);

@@ -146,7 +146,7 @@ const struct ext4_dirent_disk *ext4_entry_find(const struct ext4_fs *fs, const u
 					       uint32_t len, const char *name, size_t name_len,
 					       uint32_t *prev)
 {
-	const bool is_plain = fs->block_size < 65536;
+	const uint32_t block_size = fs->block_size;
 	const uint32_t end = end_of(name, name_len);
 	uint32_t at = 0;
 
@@ -158,8 +158,7 @@ const struct ext4_dirent_disk *ext4_entry_find(const struct ext4_fs *fs, const u
 		    !memcmp(de->name, name, name_len))
 			return de;
 		*prev = at;
-		at += is_plain ? le16_to_cpu(de->rec_len)
-			       : ext4_rec_len(de->rec_len, fs->block_size);
+		at += ext4_rec_len(de->rec_len, block_size);
 	}
 	return NULL;
 }

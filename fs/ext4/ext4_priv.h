@@ -19,7 +19,6 @@
 #include <lib/compiler.h>
 #include <lib/list.h>
 #include <lib/rbtree.h>
-#include <lib/string.h>
 #include <lib/types.h>
 
 #include "disk.h"

@@ -44,11 +44,6 @@ static bool same_rights(const struct file_attr *a, const struct file_attr *b)
 	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
 }
 
-static bool same_time(const struct file_attr *a, const struct file_attr *b)
-{
-	return a->ctime.sec == b->ctime.sec && a->ctime.nsec == b->ctime.nsec;
-}
-
 int attr_access(const struct fs_cred *cred, struct inode *inode, const struct file_attr *attr,
 		uint32_t access)
 {
@@ -69,7 +64,7 @@ int attr_access(const struct fs_cred *cred, struct inode *inode, const struct fi
 		if (err)
 			return err;
 		same = same_rights(&old, &now);
-		if (same && same_time(&old, &now))
+		if (same && fs_time_is_same(old.ctime, now.ctime))
 			return ret;
 		old = now;
 	}
