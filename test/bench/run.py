@@ -318,6 +318,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true",
                         help="small sizes (sockets): shows that it works, not how fast it is")
     args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
     every = ["rpc", "null", "launch", "boot", "operations", "rdma", "sharing", "far", "disk",
              "sockets", "programs"]  # fmt: skip
     wanted = args.only.split(",") if args.only else every
