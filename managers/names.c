@@ -156,18 +156,20 @@ static int insert(struct names *n, struct names_node *owner, const struct pg_nam
 	hlist_add_head(&e->by_id, &n->ids[id_key(owner->id, name->id)]);
 	list_add_tail(&e->link, &owner->entries);
 	owner->nr++;
-	n->nr++;
+	n->nr += name->kind != PG_GATEWAY;
 	return 0;
 }
 
 static void drop(struct names *n, struct entry *e)
 {
-	ASSERT(e->owner->nr > 0 && n->nr > 0);
+	const bool is_socket = e->name.kind != PG_GATEWAY;
+
+	ASSERT(e->owner->nr > 0 && n->nr >= is_socket);
 	hlist_del(&e->by_name);
 	hlist_del(&e->by_id);
 	list_del(&e->link);
 	e->owner->nr--;
-	n->nr--;
+	n->nr -= is_socket;
 	kfree(e);
 }
 

@@ -133,6 +133,11 @@ void ctl_ready(const struct ctl_ready *ready)
 	(void)ctl_send(CTL_READY, 0, 0, &w, sizeof(w));
 }
 
+void ctl_gateway(void)
+{
+	(void)ctl_send(CTL_GATEWAY, 0, 0, NULL, 0);
+}
+
 void ctl_members(const struct ctl_members *m)
 {
 	const size_t cap = sizeof(struct ctl_members_wire) + m->nr * sizeof(struct ctl_member_wire);

@@ -9,6 +9,7 @@
 #include <cluster/start.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
+#include <net/tcpip.h>
 #include <processor/account/account.h>
 #include <processor/client/kept.h>
 #include <processor/client/names.h>
@@ -94,6 +95,7 @@ static void view_changed(const struct cluster_view *view)
 /* The launcher first: it names the node to all of its programs, however long they take to end. */
 static void fenced(const char *why)
 {
+	tcpip_silence(); /* the vNode's address is another node's from now on */
 	monitor_fenced(why);
 	process_lose_all(why);
 }
@@ -140,6 +142,7 @@ static const struct monitor monitor = {
 	.ctl = &ctl_ops,
 	.cluster = &cluster_ops,
 	.serve = serve,
+	.complete = gateway_begin,
 };
 
 static int processor_init(void)

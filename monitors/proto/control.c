@@ -73,6 +73,7 @@ static const struct ctl_rule ctl_rules[CTL_TYPE_END] = {
 			  .max_len = sizeof(struct ctl_members_wire) +
 				     CTL_MAX_MEMBERS * sizeof(struct ctl_member_wire) },
 	[CTL_LOST] = { CTL_FROM_HOST, PROG_NODE, NO_STREAM, FIXED(struct ctl_member_wire) },
+	[CTL_GATEWAY] = { CTL_FROM_NODE, PROG_NODE, NO_STREAM, .min_len = 0, .max_len = 0 },
 };
 
 const char *ctl_string_next(const char *s)

@@ -2,8 +2,9 @@
 /*
  * lwIP's interfaces on network cards, and the thread that serves them.
  *
- * Flow:	the thread opens every card at the start, then polls those that have woken it and
- *		runs lwIP's timers; it sleeps until a card or the next timer wants it. A card's link
+ * Flow:	tcpip_start() opens every card, when this node is to speak for its vNode. Then the
+ *		thread polls those that have woken it and runs lwIP's timers; it sleeps until a card
+ *		or the next timer wants it. A card's link
  *		that comes up starts DHCP and the address of its own; router advertisements bring
  *		IPv6 addresses. Nothing waits for any of this.
  *		Received buffers become pbufs in place while a quarter of the card's pool is free,
@@ -19,7 +20,6 @@
 
 #include <drivers/netdev.h>
 #include <kernel/counter.h>
-#include <kernel/initcall.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
@@ -71,6 +71,8 @@ struct rx_pbuf {
 static_assert(sizeof(struct rx_pbuf) <= NET_RXBUF_PRIVATE, "fits a receive buffer");
 
 static struct interface *interfaces; /* const after the thread's start */
+static bool is_started;              /* atomic: they are all there */
+static bool is_silent;               /* atomic: tcpip_silence() */
 static unsigned int nr_interfaces;
 static struct waitqueue worker_wait = WAITQUEUE_INIT(worker_wait);
 static bool worker_wanted; /* atomic */
@@ -112,9 +114,19 @@ static void own_update_locked(void) __must_hold(&stack_mutex)
 		change_fn();
 }
 
+bool tcpip_has_cards(void)
+{
+	return netdev_next(NULL) != NULL;
+}
+
+void tcpip_silence(void)
+{
+	WRITE_ONCE(is_silent, true);
+}
+
 bool tcpip_is_present(void)
 {
-	return READ_ONCE(interfaces) != NULL;
+	return __atomic_load_n(&is_started, __ATOMIC_ACQUIRE);
 }
 
 bool tcpip_is_own(const uint8_t addr[16])
@@ -321,7 +333,7 @@ static void received(struct netdev *nd, struct net_rxbuf *frame)
 	struct net_pool *pool = frame->pool;
 	struct pbuf *p = NULL;
 
-	if (frame->frame_len > UINT16_MAX) {
+	if (frame->frame_len > UINT16_MAX || READ_ONCE(is_silent)) {
 		net_frame_free(frame);
 	} else if (net_pool_free(pool) >= pool->nr / 4) {
 		p = rx_in_place(frame);
@@ -357,6 +369,8 @@ static err_t link_output(struct netif *netif, struct pbuf *p)
 	struct net_tx tx = { .segs = segs, .token = p };
 	int err;
 
+	if (READ_ONCE(is_silent))
+		return ERR_IF;
 	if (pbuf_clen(p) > NET_TX_MAX_SEGS) {
 		p = pbuf_clone(PBUF_RAW, PBUF_RAM, p);
 		if (!p)
@@ -558,19 +572,17 @@ static void worker(void *arg)
 	}
 }
 
-int interfaces_start(void)
+int tcpip_start(void)
 {
 	struct netdev *nd = NULL;
-	unsigned int nr = 0;
+	unsigned int nr = 0, nr_open = 0;
 	unsigned long flags;
 	uint8_t (*addrs)[16];
 	struct thread *t;
 
-	stack_init();
+	ASSERT(!tcpip_is_present());
 	while ((nd = netdev_next(nd)) != NULL)
 		nr++;
-	if (!nr)
-		return 0;
 	addrs = kcalloc(nr * OWN_PER_CARD, sizeof(*addrs));
 	if (!addrs)
 		return -ENOMEM;
@@ -582,13 +594,15 @@ int interfaces_start(void)
 
 		if (err)
 			pr_err("%s: cannot be opened (%d)\n", nd->name, err);
+		else
+			nr_open++;
 	}
-	if (!interfaces)
-		return 0;
+	if (!nr_open)
+		return -EIO;
+	__atomic_store_n(&is_started, true, __ATOMIC_RELEASE);
 	t = thread_create("tcpip", worker, NULL);
 	if (IS_ERR(t))
 		return (int)PTR_ERR(t);
 	thread_detach(t);
 	return 0;
 }
-INITCALL(cluster, interfaces_start);

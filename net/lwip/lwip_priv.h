@@ -15,11 +15,10 @@ extern struct mutex stack_mutex; /* RANK_NET_STACK */
 void stack_lock(void) __acquires(&stack_mutex);
 void stack_unlock(void) __releases(&stack_mutex);
 
-/* stack.c: once, before anything else. */
-void stack_init(void);
+/* stack.c: once, before anything else. The init call, for tests. */
+int stack_init(void);
 
-/* interface.c: the init call, for tests: it opens the cards. */
-int interfaces_start(void);
+/* interface.c */
 struct netif;
 /* The card with this index, or NULL; and the other way round. */
 struct netif *netif_of_index_locked(uint32_t index) __must_hold(&stack_mutex);

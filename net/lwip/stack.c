@@ -14,6 +14,7 @@
 
 #include <kernel/bootparam.h>
 #include <kernel/counter.h>
+#include <kernel/initcall.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/random.h>
@@ -169,7 +170,7 @@ uint32_t lwip_tcp_isn(const struct ip_addr *local, uint16_t local_port,
 	return (uint32_t)siphash24(&isn_key, &id, sizeof(id)) + (uint32_t)(time_now_ns() / 4000);
 }
 
-void stack_init(void)
+int stack_init(void)
 {
 	if (!memory_limit)
 		memory_limit = MAX(frames_total_count() * PAGE_SIZE / 32, (uint64_t)16 << 20);
@@ -178,4 +179,6 @@ void stack_init(void)
 	lwip_init();
 	(void)tcp_ext_arg_alloc_id(); /* that of tcp.c */
 	stack_unlock();
+	return 0;
 }
+INITCALL(cluster, stack_init);

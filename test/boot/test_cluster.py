@@ -3,9 +3,11 @@
 stays.
 """
 
+import contextlib
 import hashlib
 import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -36,8 +38,8 @@ HUNGRY = (
 
 @pytest.fixture(scope="module")
 def several(disk):
-    """Not from the pool: two of the processors will be lost. Port 7010 is published; the first
-    processor has the card.
+    """Not from the pool: two of the processors will be lost. Port 7010 is published, by the first
+    processor's card.
     """
     port = a_free_port(socket.SOCK_STREAM)
     running = Running((*SHAPE, "--publish", f"{port}:7010"), disk, "processors").up()
@@ -181,7 +183,9 @@ def test_unix_sockets_are_the_vnodes(several, programs):
 
 
 def test_a_processor_without_a_card_reaches_the_outside(several, programs):
-    """By the gateway, p0: p1 fetches from the host, serves it, and exchanges a datagram with it."""
+    """Or with one on standby. By the gateway, p0: p1 fetches from the host, serves it, and
+    exchanges a datagram with it.
+    """
     with serving() as port:
         script = (
             f"i=0; until {BUSYBOX} wget -q -O /tmp/b http://10.0.2.2:{port}/b; do"
@@ -229,41 +233,63 @@ def test_gpm_places_where_there_is_least_to_do(several):
     assert several.stats()["s0"]["gpm.placed"] == len(placed)
 
 
+@contextlib.contextmanager
+def echoing():
+    """A port of the host that echoes one byte and keeps the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        kept = []
+
+        def echo():
+            kept.append(listener.accept()[0])
+            kept[0].sendall(kept[0].recv(1))
+
+        thread = threading.Thread(target=echo)
+        thread.start()
+        yield listener.getsockname()[1]
+        thread.join()
+        kept[0].close()
+
+
 def test_lost_processors_are_given_back(several, programs, texts, tmp_path):
-    """p1 is killed. p2 stops for longer than its lease: when it goes on it may do nothing more."""
+    """p0 is killed, and with it connections by it as the gateway. p2 stops for longer than its
+    lease: when it goes on it may do nothing more.
+    """
     # The spaces of programs that have ended go a little later.
     wait_for(lambda: owned(several)["memory.aspaces"] == 0)
     wait_for_credits("credit.held", several.stats)
-    program, capture = start(several, "p0", STEADY)
+    program, capture = start(several, "p1", STEADY)
     wait_for(lambda: b"ready" in capture.data[1])
     alone = steady(several)
     # Idle processors keep a store of credits, which goes with them.
     nodes = ("p0", "p1", "p2", "m0", "m1")
     wait_for_credits("credit.total", lambda: counters(several, *nodes))
-    killed, _ = start(several, "p1", HUNGRY)
+    killed, _ = start(several, "p0", HUNGRY)
     stopped, _ = start(several, "p2", HUNGRY)
     wait_for(lambda: owned(several)["memory.frames_used"] > alone["memory.frames_used"] + 8000)
     assert owned(several)["memory.aspaces"] >= alone["memory.aspaces"] + 8
-    hold, held = across(several, programs, "p1", "hold", "7004")
+    hold, held = across(several, programs, "p0", "hold", "7004")
     wait_for(lambda: b"ready" in held.data[1])
-    wait, told = across(several, programs, "p0", "wait", "7004")
-    wait_for(lambda: b"ready" in told.data[1])
-    several.cluster.kill_node("p1")
-    several.cluster.kill_node("p2", signal.SIGSTOP)
-    for lost in (killed, hold):
-        with pytest.raises(LaunchError, match="node p1 was killed by signal 9"):
-            lost.wait(time.monotonic() + LIMIT_S)
-    assert several.alive
-    assert output(wait, told).startswith("ready\nConnection reset by peer: 1 1 1\nrecv 0,")
+    wait, told = across(several, programs, "p1", "wait", "7004")
+    with echoing() as port:
+        outside, heard = across(several, programs, "p1", "wait", f"10.0.2.2:{port}")
+        wait_for(lambda: b"ready" in told.data[1] and b"ready" in heard.data[1])
+        several.cluster.kill_node("p0")
+        several.cluster.kill_node("p2", signal.SIGSTOP)
+        for lost in (killed, hold):
+            with pytest.raises(LaunchError, match="node p0 was killed by signal 9"):
+                lost.wait(time.monotonic() + LIMIT_S)
+        assert several.alive
+        for ended in (output(wait, told), output(outside, heard)):
+            assert ended.startswith("ready\nConnection reset by peer: 1 1 1\nrecv 0,")
     # The launcher has told the managers of the machine that ended; the other's lease runs out.
-    wait_for(lambda: "node 2 has ended: fenced" in several.log("s0"))
+    wait_for(lambda: "node 1 has ended: fenced" in several.log("s0"))
     wait_for(lambda: "node 3 was silent for 8000 ms: fenced" in several.log("s0"))
     try:
         wait_for(lambda: owned(several) == alone, 30)
     except AssertionError:
         assert owned(several) == alone
-    # Frames are promised to p0 alone, for its store and its lines.
-    wait_for_credits("credit.total", lambda: counters(several, "p0", "m0", "m1"))
+    # Frames are promised to p1 alone, for its store and its lines.
+    wait_for_credits("credit.total", lambda: counters(several, "p1", "m0", "m1"))
     several.cluster.kill_node("p2", signal.SIGCONT)
     with pytest.raises(LaunchError, match="node p2: this node was fenced"):
         stopped.wait(time.monotonic() + LIMIT_S)
@@ -273,8 +299,21 @@ def test_lost_processors_are_given_back(several, programs, texts, tmp_path):
     assert program.exit.status == 0
     there = on_host([BUSYBOX, "sh", "-c", STEADY], stdin=b"go\n", cwd=texts, env=[f"T={tmp_path}"])
     assert bytes(capture.data[1]) == there.checked()
-    after, _ = start(several, "p0", "exit 3")
+    after, _ = start(several, "p1", "exit 3")
     assert after.wait(time.monotonic() + LIMIT_S) and run.exit_status(after.exit.status) == 3
+
+
+def test_another_processor_is_the_gateway(several, programs, texts):
+    """p1, since p0 has gone: from the host by the published port, and to the host."""
+    assert "gateway: this node is the gateway" in several.log("p1")
+    server, _ = start(several, "p1", f"exec {BUSYBOX} httpd -f -p 7010 -h /data")
+    text = hashlib.sha256((texts / "text.small").read_bytes()).hexdigest()
+    assert until_fetched(several.published, "text.small") == text
+    server.signal(signal.SIGKILL)
+    assert server.wait(time.monotonic() + LIMIT_S)
+    with answering() as asked:
+        ask = f"exec {programs}/glibc-static/serves asks 10.0.2.2 {asked}"
+        assert output(*start(several, "p1", ask)) == "answer to question\n"
 
 
 # Memory of more than two vRegions, wherever they begin: some of it is on each of two nodes.
@@ -292,7 +331,7 @@ def stop_for(running: Running, seconds: float, *nodes: str) -> None:
 
 def test_a_memory_that_is_silent_for_less_than_a_lease(several, texts):
     """Programs wait for it, and are right."""
-    program, capture = start(several, "p0", SORT)
+    program, capture = start(several, "p1", SORT)
     wait_for(lambda: b"ready" in capture.data[1])
     time.sleep(0.5)
     stop_for(several, 5, "m1")
@@ -304,7 +343,7 @@ def test_a_memory_that_is_silent_for_less_than_a_lease(several, texts):
 
 def test_programs_of_a_lost_memory_end_with_a_line(several):
     """Not by a signal: the system ends them, and says which component is gone. New ones run."""
-    programs = [start(several, "p0", f"{EVERYWHERE}; echo ready; read x") for _ in range(2)]
+    programs = [start(several, "p1", f"{EVERYWHERE}; echo ready; read x") for _ in range(2)]
     for _, capture in programs:
         wait_for(lambda capture=capture: b"ready" in capture.data[1])
     several.cluster.kill_node("m1", signal.SIGSTOP)
@@ -312,7 +351,7 @@ def test_programs_of_a_lost_memory_end_with_a_line(several):
         lost = rf"m1 is gone, and with it memory of busybox \(pid {program.started.pid}\)"
         with pytest.raises(LaunchError, match=lost):
             program.wait(time.monotonic() + LIMIT_S)
-    after, capture = start(several, "p0", "seq 1 20000 | wc -l; ls | wc -l")
+    after, capture = start(several, "p1", "seq 1 20000 | wc -l; ls | wc -l")
     assert after.wait(time.monotonic() + LIMIT_S) and after.exit.status == 0
     assert capture.data[1].startswith(b"20000")
 

@@ -138,7 +138,8 @@ static void set_up(void)
 	card = (struct netdev){ .ops = &card_ops, .mtu = 1500, .nr_queues = 1 };
 	memcpy(card.addr, own_mac, 6);
 	check(!netdev_register(&card));
-	check(!interfaces_start());
+	check(!stack_init());
+	check(!tcpip_start());
 	stack_lock();
 	IP4_ADDR(&ip, 10, 0, 2, 15);
 	IP4_ADDR(&mask, 255, 255, 255, 0);

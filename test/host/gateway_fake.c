@@ -52,7 +52,7 @@ static struct mutex stack_mutex = MUTEX_INIT(stack_mutex, "fake stack", RANK_NET
 static struct tcpip_conn *conns;
 static struct tcpip_listener *listeners;
 static struct tcpip_port *ports;
-static bool has_card, has_route = true;
+static bool has_card, has_spare, has_route = true;
 static void (*change_fn)(void);
 
 static const uint8_t own[16] = { [10] = 0xff, 0xff, 10, 0, 2, 15 };
@@ -65,10 +65,15 @@ uint8_t outside_byte(size_t i)
 void outside_card(bool there)
 {
 	mutex_lock(&stack_mutex);
-	has_card = there;
+	__atomic_store_n(&has_card, there, __ATOMIC_RELEASE);
 	if (change_fn)
 		change_fn();
 	mutex_unlock(&stack_mutex);
+}
+
+void outside_spare_card(void)
+{
+	has_spare = true;
 }
 
 void outside_route(bool there)
@@ -78,9 +83,20 @@ void outside_route(bool there)
 
 /* --- cards */
 
+bool tcpip_has_cards(void)
+{
+	return has_card || has_spare;
+}
+
+int tcpip_start(void)
+{
+	outside_card(has_spare);
+	return has_spare ? 0 : -EIO;
+}
+
 bool tcpip_is_present(void)
 {
-	return has_card;
+	return __atomic_load_n(&has_card, __ATOMIC_ACQUIRE);
 }
 
 bool tcpip_is_own(const uint8_t addr[16])

@@ -18,8 +18,10 @@ enum {
 };
 #define OUT_MANY_BYTES 300000u
 
-/* This node has a card from now on, or has none. */
+/* This node has a card in use from now on, or has none. */
 void outside_card(bool there);
+/* It has one that is not in use until tcpip_start(). */
+void outside_spare_card(void);
 /* The card's router is known, as it is at first, or is not. */
 void outside_route(bool there);
 uint8_t outside_byte(size_t i);

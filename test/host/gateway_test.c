@@ -8,6 +8,7 @@
 #include <abi/in.h>
 #include <abi/poll.h>
 #include <cluster/cluster.h>
+#include <ctl/ctl.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/err.h>
@@ -29,6 +30,7 @@
 #include "memverbs/sim.h"
 #include "remote_fake.h"
 #include "rpc_nodes.h"
+#include "socket_fake.h"
 
 #define GATEWAY 1u
 #define NOBODYS 5001u
@@ -47,6 +49,14 @@ size_t cluster_nodes(enum node_role role, uint32_t *ids, size_t max)
 	for (size_t i = 0; i < max && i < 2; i++)
 		ids[i] = 1 + (uint32_t)i;
 	return 2;
+}
+
+/* The launcher hears that this node is the gateway. */
+static int gateway_told; /* atomic */
+
+void ctl_gateway(void)
+{
+	__atomic_fetch_add(&gateway_told, 1, __ATOMIC_SEQ_CST);
 }
 
 static void start(struct ktest *t)
@@ -533,6 +543,75 @@ static void a_gateway_dies(struct ktest *t)
 	run(t, dying_server, surviving_client);
 }
 
+/* This node has a card on standby: what the gateway had is its own from then on. */
+static void succeeding_client(struct ktest *t)
+{
+	const struct sock_addr to = outside(10, OUT_ECHO);
+	struct sock_addr addr = address(8080);
+	struct socket *s, *l, *u, *child;
+	struct tcpip_conn *c;
+	struct node_info info;
+	char b = 'a';
+
+	joined(t);
+	fake_gateway_answer = -EADDRINUSE;
+	outside_spare_card();
+	gateway_begin();
+	EXPECT_FALSE(t, tcpip_is_present());
+	addr.in.addr = 0;
+	l = make();
+	EXPECT_EQ(t, l->ops->bind(l, &addr), 0);
+	EXPECT_EQ(t, l->ops->listen(l, 5), 0);
+	u = socket_create(&udp_ops, AF_INET, SOCK_DGRAM, SOL_UDP);
+	EXPECT_EQ(t, send_to(u, &b, 1, &to), 1);
+	EXPECT_EQ(t, take(u, &b, 1, 0), 1);
+	s = make();
+	ASSERT_EQ(t, dial(s, 10, OUT_ECHO, false), 0);
+	EXPECT_EQ(t, outside_open_ports(), 0);
+	EXPECT_EQ(t, gateway_told, 0);
+
+	sim_cmd("kill %u", GATEWAY);
+	ASSERT_TRUE(t, rpc_peer_info(GATEWAY, &info));
+	rpc_peer_remove(GATEWAY);
+	remote_node_gone(GATEWAY, info.incarn);
+	__atomic_store_n(&fake_gateway_answer, 0, __ATOMIC_SEQ_CST);
+	gateway_node_gone(GATEWAY, info.incarn);
+	gateway_view_changed();
+	for (int i = 0; i < 5000 && !__atomic_load_n(&gateway_told, __ATOMIC_SEQ_CST); i++)
+		pause_us(1000);
+	EXPECT_EQ(t, gateway_told, 1);
+	EXPECT_TRUE(t, tcpip_is_present());
+	EXPECT_EQ(t, outside_open_ports(), 2);
+	EXPECT_EQ(t, take(s, &b, 1, 0), -ECONNRESET);
+	socket_drop(s);
+
+	c = outside_dial(8080);
+	ASSERT_TRUE(t, c != NULL);
+	child = l->ops->accept(l, false);
+	ASSERT_FALSE(t, IS_ERR(child));
+	outside_says(c, "x", 1, false);
+	EXPECT_EQ(t, take(child, &b, 1, 0), 1);
+	EXPECT_EQ(t, b, 'x');
+	socket_drop(child);
+	s = make();
+	EXPECT_EQ(t, dial(s, 10, OUT_ECHO, false), 0);
+	EXPECT_EQ(t, give(s, "y", 1, 0), 1);
+	EXPECT_EQ(t, take(s, &b, 1, 0), 1);
+	EXPECT_EQ(t, b, 'y');
+	socket_drop(s);
+	EXPECT_EQ(t, send_to(u, "z", 1, &to), 1);
+	EXPECT_EQ(t, take(u, &b, 1, 0), 1);
+	EXPECT_EQ(t, b, 'z');
+	socket_drop(u);
+	socket_drop(l);
+	EXPECT_EQ(t, outside_open_ports(), 0);
+}
+
+static void another_processor_becomes_the_gateway(struct ktest *t)
+{
+	run(t, dying_server, succeeding_client);
+}
+
 /* --- hostile messages --------------------------------------------------------------------- */
 
 static int say(enum rpc_class cls, uint16_t opcode, const void *body, size_t len)
@@ -651,6 +730,7 @@ static const struct ktest_case cases[] = {
 	KTEST(datagrams_go_both_ways),
 	KTEST(processors_send_each_other_datagrams),
 	KTEST(a_gateway_dies),
+	KTEST(another_processor_becomes_the_gateway),
 	KTEST(hostile_messages_have_no_effect),
 	{ 0 },
 };

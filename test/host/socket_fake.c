@@ -122,6 +122,8 @@ void process_cred(struct fs_cred *cred)
 	memset(cred, 0, sizeof(*cred));
 }
 
+int fake_gateway_answer;
+
 /* There is one processor: names are nobody else's. */
 int names_set(struct name_entry **entry, const struct vnode_name *name,
 	      struct kmem_account *account)
@@ -129,7 +131,8 @@ int names_set(struct name_entry **entry, const struct vnode_name *name,
 	static int there;
 
 	*entry = (struct name_entry *)(void *)&there;
-	return 0;
+	return name->kind == NAME_GATEWAY ? __atomic_load_n(&fake_gateway_answer, __ATOMIC_SEQ_CST)
+					  : 0;
 }
 
 void names_drop(struct name_entry *entry)

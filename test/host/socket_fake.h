@@ -17,5 +17,7 @@ struct file *fake_socket(uint32_t type);
 struct sock_addr fake_name(const char *name);
 ssize_t fake_send(struct file *f, const void *buf, size_t len, uint32_t flags);
 ssize_t fake_recv(struct file *f, void *buf, size_t len, uint32_t flags);
+/* Atomic: what the managers say to a processor that would be the gateway. */
+extern int fake_gateway_answer;
 /* The table that fd_get() looks into. */
 extern struct file *fake_fds[16];

@@ -302,6 +302,9 @@ static void start(struct ktest *t)
 		memcpy(card.nd.addr, own_mac, 6);
 		ASSERT_EQ(t, netdev_register(&card.nd), 0);
 		ASSERT_EQ(t, shim_initcalls_run(), 0);
+		EXPECT_TRUE(t, tcpip_has_cards() && !tcpip_is_present());
+		ASSERT_EQ(t, tcpip_start(), 0);
+		EXPECT_TRUE(t, tcpip_is_present());
 	}
 	prng_seed(&card.rng, 14);
 	card.disorder = 0;

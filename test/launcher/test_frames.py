@@ -30,6 +30,7 @@ SAMPLES = {
         Frame(Type.DEBUG_REPLY, 3, 0, frames.encode_errno(0, "done")),
         Frame(Type.PLACED, 4, 0, frames.encode_placed(0, 2)),
         Frame(Type.MEMBERS, 0, 0, frames.encode_members(9, {3: 0xFFFFFFFF, 1: 5})),
+        Frame(Type.GATEWAY),
     ],
     End.HOST: [
         Frame(Type.RUN, 1, 0, frames.encode_run(RUN)),

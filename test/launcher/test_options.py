@@ -172,12 +172,29 @@ def test_three_nodes_by_default_and_their_parameters():
     assert "lid=3" in out["hca"] and "--control /r/hca.sock" in out["hca"]
 
 
-def test_a_network_card_is_for_the_first_processor():
+def test_each_processor_has_a_network_card():
     out = commands("--processors", "2", "--net", "user")
-    assert "-netdev user,id=net0" in out["p0"] and "virtio-net-pci" in out["p0"]
-    assert all("-netdev" not in out[name] for name in ("p1", "m0", "s0"))
-    assert "tap,id=net0,ifname=t0,script=no" in commands("--net", "tap:t0")["p0"]
+    for name in ("p0", "p1"):
+        assert "-netdev user,id=net0 " in out[name] and "virtio-net-pci" in out[name]
+        assert "-mon " not in out[name]
+    assert all("-netdev" not in out[name] for name in ("m0", "s0"))
+    assert "gateway.standby=1" in out["p1"] and "gateway.standby" not in out["p0"]
     assert "-netdev" not in commands()["p0"]
+
+
+def test_each_processor_has_a_tap_device_of_its_own():
+    out = commands("--processors", "3", "--net", "tap:t0,t1")
+    assert "tap,id=net0,ifname=t0,script=no" in out["p0"]
+    assert "tap,id=net0,ifname=t1,script=no" in out["p1"]
+    assert "-netdev" not in out["p2"] and "gateway.standby" not in out["p2"]
+    for args, said in (
+        (["--net", "tap:t0,t1"], "2 tap devices, and 1 of processors"),
+        (["--processors", "2", "--net", "tap:t0,t0"], "one tap device is for one processor"),
+        (["--net", "tap:t0,"], "is not user"),
+        (["--net", "user,t0"], "is not user"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(said)):
+            parse_run([*args, "p"])
 
 
 def test_published_ports_lead_to_the_first_processor():
@@ -186,7 +203,9 @@ def test_published_ports_lead_to_the_first_processor():
         "-netdev user,id=net0,hostfwd=tcp:127.0.0.1:8080-:80,hostfwd=udp:0.0.0.0:53-:5353"
         in out["p0"]
     )
-    assert "-netdev" not in out["p1"]
+    assert "-netdev user,id=net0 " in out["p1"]
+    for name in ("p0", "p1"):  # they may lead to another one later
+        assert f"socket,id=mon,path=/r/{name}.mon,server=on,wait=off" in out[name]
     o = parse_run(["--publish", "10.0.0.1:80:80", "--publish", "10.0.0.2:80:80/tcp",
                    "--publish", "80:80/udp", "p"])  # fmt: skip
     assert [p.text() for p in o.publish] == [

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two ends of connections, to be run on two processors of a vNode. WHERE is a port of 127.0.0.1, or
- * the name of an AF_UNIX socket: a path, or @ and an abstract name.
+ * Two ends of connections, to be run on two processors of a vNode. WHERE is a port of 127.0.0.1,
+ * for those that connect ADDRESS:PORT as well, or the name of an AF_UNIX socket: a path, or @ and
+ * an abstract name.
  *	across echo WHERE: echoes one connection to its end, and prints how many bytes that were
  *	across ask WHERE BYTES: sends them in pieces of many sizes, and prints whether they come
  *		back
@@ -109,13 +110,18 @@ static int listening(const char *where)
 
 static int connected(const char *where)
 {
-	const struct sockaddr_in in = name_of(atoi(where));
-	struct sockaddr_in peer;
+	const char *port = strchr(where, ':');
+	struct sockaddr_in peer, in = name_of(atoi(port ? port + 1 : where));
 	socklen_t len = sizeof(peer);
+	char addr[INET_ADDRSTRLEN];
 	int fd;
 
 	if (!is_port(where))
 		return unix_connected(where, SOCK_STREAM);
+	if (port) {
+		snprintf(addr, sizeof(addr), "%.*s", (int)(port - where), where);
+		CHECK(inet_pton(AF_INET, addr, &in.sin_addr) == 1);
+	}
 	fd = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK(fd >= 0);
 	CHECK(!connect(fd, (const void *)&in, sizeof(in)));

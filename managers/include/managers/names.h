@@ -29,7 +29,7 @@ struct names {
 	struct hlist_head ids[NAMES_BUCKETS];   /* by processor and id */
 	struct list_head nodes;                 /* struct names_node */
 	uint32_t max;                           /* names of one processor */
-	uint64_t nr;                            /* names of all */
+	uint64_t nr;                            /* names of all sockets */
 };
 
 void name_table_init(struct names *n, uint32_t max);

@@ -37,8 +37,7 @@
 COUNTER(names_told, "names.told", "messages to the managers about names of sockets");
 COUNTER(names_told_all, "names.told_all", "times that all names were told to managers anew");
 
-static_assert((int)NAME_TCP == (int)PG_TCP && (int)NAME_UNIX_SEQPACKET == (int)PG_UNIX_SEQPACKET,
-	      "the same");
+static_assert((int)NAME_TCP == (int)PG_TCP && (int)NAME_GATEWAY == (int)PG_GATEWAY, "the same");
 static_assert((int)NAME_LISTENING == (int)PG_LISTENING, "the same");
 
 struct name_entry {

@@ -25,6 +25,7 @@ enum name_kind { /* of sockets */
 	NAME_UNIX_STREAM = 3,
 	NAME_UNIX_DGRAM = 4,
 	NAME_UNIX_SEQPACKET = 5,
+	NAME_GATEWAY = 6, /* of no socket: the processor that has it is the vNode's gateway */
 };
 
 enum name_flags {

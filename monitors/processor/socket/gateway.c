@@ -216,6 +216,7 @@ int gateway_learn(uint32_t node, uint32_t incarn, const struct tcpip_interface *
 	/* Membership looks at the list once: it may have done so before this one was there. */
 	if (rpc_peer_has_left(node, incarn))
 		gateway_node_gone(node, incarn);
+	gateway_claim_heard();
 	outside_tell_gateway();
 	return 0;
 }
@@ -282,8 +283,16 @@ static void tell_work(struct work *w)
 
 void gateway_view_changed(void)
 {
+	gateway_claim();
 	if (__atomic_load_n(&gateways.wq, __ATOMIC_ACQUIRE) && tcpip_is_present() &&
 	    cluster_nodes(NODE_ROLE_PROCESSOR, NULL, 0) > 1)
+		tell_soon();
+}
+
+/* The stack's lock is held. */
+static void cards_changed(void)
+{
+	if (tcpip_is_present() && cluster_nodes(NODE_ROLE_PROCESSOR, NULL, 0) > 1)
 		tell_soon();
 }
 
@@ -306,9 +315,9 @@ int gateway_init(void)
 		err = outside_port_init();
 	if (!err)
 		err = gateway_net_init();
-	if (!err && tcpip_is_present())
-		tcpip_on_change(gateway_view_changed);
 	if (!err)
-		gateway_view_changed();
+		err = gateway_claim_init();
+	if (!err)
+		tcpip_on_change(cards_changed);
 	return err;
 }

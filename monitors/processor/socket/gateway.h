@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The vNode's gateway: the processor that has a network card, for all the others.
+ * The vNode's gateway: the processor whose network card is in use, for all the others.
  *
- * Flow:	a processor with a card tells all others of it. One that has none knows the vNode's
- *		addresses from that, connects to the outside by the gateway's relays (relay.c), and
- *		tells the gateway of its ports that the outside is to reach (outside_port.c). Of
- *		several that have told, the one with the smallest id is the gateway.
+ * Flow:	the managers say which it is (gateway_claim.c). It tells all others of its cards.
+ *		They know the vNode's addresses from that, connect to the outside by the gateway's
+ *		relays (relay.c), and tell the gateway of their ports that the outside is to reach
+ *		(outside_port.c). If several have told, as one has not heard yet that it has left,
+ *		the one with the smallest id counts.
  * Locking:	gateways.lock (RANK_SPIN_MONITOR), which no caller sees.
- * Failure:	when the gateway leaves, its connections are reset with it; ports are told to the
- *		next one.
+ * Failure:	when the gateway leaves, its connections are reset with it. Another processor with a
+ *		card becomes the gateway, and ports are told to that one.
  */
 #pragma once
 
@@ -23,7 +24,7 @@ struct tcpip_name;
 
 /* --- gateway.c -------------------------------------------------------------------------- */
 
-/* Another processor that is the gateway for this one; false: none, or this one has a card. */
+/* Another processor that is the gateway for this one; false: none, or this one is. */
 bool gateway_find(uint32_t *node, uint32_t *incarn);
 /* Is this an address of the vNode's outside? Any context. */
 bool gateway_is_own(const uint8_t addr[16]);
@@ -43,6 +44,16 @@ void gateway_node_gone(uint32_t node, uint32_t incarn);
 void gateway_view_changed(void);
 /* Once, before programs run. -ENOMEM */
 int gateway_init(void) __must_check;
+
+/* --- gateway_claim.c -------------------------------------------------------------------- */
+
+/* The cluster is complete: a processor with a card may be the gateway. Sleeps for moments. */
+void gateway_begin(void);
+/* The view has changed: there may be no gateway any more. */
+void gateway_claim(void);
+/* There was another gateway: this processor may ask to be the next one. */
+void gateway_claim_heard(void);
+int gateway_claim_init(void) __must_check;
 
 /* --- gateway_net.c: the messages. The calls sleep, but for the last ----------------------- */
 

@@ -158,6 +158,8 @@ int outside_far_send(uint32_t node, uint32_t incarn, uint64_t id, const struct i
 void outside_far_gone(uint32_t node, uint32_t incarn);
 /* There is another gateway, perhaps: it is told of this processor's ports, soon. */
 void outside_tell_gateway(void);
+/* This node has become the gateway, tcpip_is_present(): all ports are opened here. */
+void outside_is_here(void);
 int outside_port_init(void) __must_check;
 /*
  * Send a datagram of @data to group @to by card @interface, which is this processor's.

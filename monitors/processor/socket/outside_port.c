@@ -6,7 +6,8 @@
  * Flow:	one of each type, address and port, however many sockets share it. The
  *		table of ports (inet_port.c) chooses the socket for each arrival, as inside. Where
  *		there is no card the gateway is told of the port, before bind() or listen() is
- *		answered, and work tells the next gateway. There, the ports of other processors
+ *		answered, and work tells the next gateway; if that is this node, all ports become
+ *		the stack's here (outside_is_here()). At a gateway, the ports of other processors
  *		(struct far_port) use the same objects: what no socket of the gateway is for goes
  *		to one of those.
  * Locking:	ports_mutex (RANK_NET), outside the stack's lock, guards the tables and
@@ -51,10 +52,10 @@ struct outside_port {
 	uint32_t type;                   /* const: SOCK_STREAM or SOCK_DGRAM */
 	uint32_t users;                  /* sockets, processors and calls */
 	struct tcpip_name name;          /* const */
-	struct tcpip_listener *listener; /* const: of SOCK_STREAM; NULL: the gateway has it */
-	struct tcpip_port *datagrams;    /* const: of SOCK_DGRAM; the same */
+	struct tcpip_listener *listener; /* of SOCK_STREAM; NULL: the gateway has it */
+	struct tcpip_port *datagrams;    /* of SOCK_DGRAM; the same. Both are set once */
 	struct list_head far;            /* far_lock: struct far_port.link */
-	uint64_t id;                     /* const: what the gateway calls it; 0: it is here */
+	uint64_t id;                     /* what the gateway calls it; 0, for good: it is here */
 	unsigned int backlog;            /* of id */
 	uint32_t told, told_incarn;      /* of id: the gateway that has answered; 0: none */
 	bool stale;                      /* of id: the backlog has changed since */
@@ -196,6 +197,15 @@ static struct outside_port *find_locked(uint32_t type, const struct tcpip_name *
 	return NULL;
 }
 
+/* In the stack of this node. */
+static int open_here_locked(struct outside_port *p) __must_hold(&ports_mutex)
+{
+	assert_mutex_held(&ports_mutex);
+	if (p->type == SOCK_STREAM)
+		return tcpip_listen(&p->name, p->backlog, on_accepted, p, &p->listener);
+	return tcpip_port_open(&p->name, on_datagram, p, &p->datagrams);
+}
+
 /* A port without users. ERR_PTR(-EADDRINUSE, -ENOBUFS). */
 static struct outside_port *make_locked(uint32_t type, const struct tcpip_name *name,
 					unsigned int backlog) __must_hold(&ports_mutex)
@@ -214,10 +224,8 @@ static struct outside_port *make_locked(uint32_t type, const struct tcpip_name *
 	if (!tcpip_is_present()) {
 		p->id = ++last_id;
 		err = 0;
-	} else if (type == SOCK_STREAM) {
-		err = tcpip_listen(name, backlog, on_accepted, p, &p->listener);
 	} else {
-		err = tcpip_port_open(name, on_datagram, p, &p->datagrams);
+		err = open_here_locked(p);
 	}
 	if (err) {
 		kfree(p);
@@ -234,7 +242,7 @@ static void put_locked(struct outside_port *p) __must_hold(&ports_mutex)
 	if (--p->users)
 		return;
 	hlist_del(&p->node);
-	if (p->told) {
+	if (p->id && p->told) {
 		list_add_tail(&p->dying, &dying);
 		outside_tell_gateway();
 		return;
@@ -286,12 +294,13 @@ static bool knows_locked(const struct outside_port *p, uint32_t node, uint32_t i
  */
 static int tell(struct outside_port *p)
 {
+	const uint64_t id = __atomic_load_n(&p->id, __ATOMIC_ACQUIRE);
 	uint32_t node, incarn, before;
 	unsigned int backlog;
 	bool known;
 	int err;
 
-	if (!p->id || !gateway_find(&node, &incarn))
+	if (!id || !gateway_find(&node, &incarn))
 		return 0;
 	mutex_lock(&ports_mutex);
 	known = knows_locked(p, node, incarn);
@@ -301,9 +310,9 @@ static int tell(struct outside_port *p)
 	if (known)
 		return 0;
 	/* One that is not the gateway any more: if it has left it needs to hear nothing. */
-	if (before && gateway_net_unport(before, p->id))
+	if (before && gateway_net_unport(before, id))
 		pr_debug("node %u is not told that it has lost a port\n", before);
-	err = gateway_net_port(node, p->id, p->type, &p->name, backlog);
+	err = gateway_net_port(node, id, p->type, &p->name, backlog);
 	if (is_passing(err, node)) {
 		timer_set(&teller.timer, time_now_ns() + PAUSE_NS);
 		return err == -EINTR ? err : 0;
@@ -379,6 +388,25 @@ static bool tell_dead(void)
 		kfree(p);
 	}
 	return true;
+}
+
+void outside_is_here(void)
+{
+	struct outside_port *p;
+
+	mutex_lock(&ports_mutex);
+	for (uint32_t i = 0; i < BUCKETS; i++) {
+		hlist_for_each_entry(p, &buckets[i], node) {
+			const int err = p->id ? open_here_locked(p) : 0;
+
+			if (err)
+				pr_warn("port %u is not reached from outside: error %d\n",
+					p->name.port, err);
+			else
+				__atomic_store_n(&p->id, 0, __ATOMIC_RELEASE);
+		}
+	}
+	mutex_unlock(&ports_mutex);
 }
 
 static void tell_work(struct work *w)
@@ -631,8 +659,8 @@ int outside_connect_datagrams(struct socket *s, const struct inet_name *to)
 	return 0;
 }
 
-/* By the gateway's port. */
-static int send_far(const struct outside_port *p, const uint8_t from[16],
+/* By the gateway's port @id. */
+static int send_far(const struct outside_port *p, uint64_t id, const uint8_t from[16],
 		    const struct inet_name *to, const void *data, size_t len, bool nonblock)
 {
 	struct inet_name source = { .port = p->name.port };
@@ -641,7 +669,7 @@ static int send_far(const struct outside_port *p, const uint8_t from[16],
 	if (!gateway_find(&node, &incarn))
 		return -ENETUNREACH;
 	memcpy(source.addr, from, sizeof(source.addr));
-	return gateway_net_send(node, p->id, &source, to, data, len, nonblock, NULL, NULL);
+	return gateway_net_send(node, id, &source, to, data, len, nonblock, NULL, NULL);
 }
 
 int outside_send_group(struct socket *s, const struct inet_name *to, uint32_t interface,
@@ -665,6 +693,7 @@ ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m, const stru
 	const size_t len = m->uio->left;
 	const struct outside_port *p;
 	uint8_t from[16], *buf;
+	uint64_t id;
 	int err = source_of(s, to, from);
 
 	ASSERT(len <= MAX_DATAGRAM); /* udp_send() has looked */
@@ -677,10 +706,11 @@ ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m, const stru
 		return -ENOBUFS;
 	/* The socket is open as long as a call on it runs, and so is its port. */
 	p = inet_of(s)->visible;
+	id = __atomic_load_n(&p->id, __ATOMIC_ACQUIRE); /* pairs with outside_is_here() */
 	if (uio_fetch(m->uio, buf, len) < len)
 		err = -EFAULT;
-	else if (p->id)
-		err = send_far(p, from, to, buf, len, m->flags & MSG_DONTWAIT);
+	else if (id)
+		err = send_far(p, id, from, to, buf, len, m->flags & MSG_DONTWAIT);
 	else
 		err = tcpip_port_send(p->datagrams, &dest, buf, len);
 	kfree(buf);

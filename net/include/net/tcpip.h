@@ -42,11 +42,20 @@ struct tcpip_interface {
 	uint64_t rx_bytes, rx_packets, rx_drops, tx_bytes, tx_packets, tx_drops;
 };
 
-/* Is there a network card? Any context. */
+/* Does this node have a network card, whether it is in use or not? Any context. */
+bool tcpip_has_cards(void);
+/*
+ * Open the cards and take addresses; before that they neither send nor answer anything. Once, from
+ * one thread. -ENOMEM; -EIO: no card can be opened.
+ */
+int __must_check tcpip_start(void);
+/* No frame leaves from now on, and none is taken: another node has the address. Any context. */
+void tcpip_silence(void);
+/* Is a network card in use? Any context. */
 bool tcpip_is_present(void);
 /*
- * @fn is called when a card or its addresses change, with the stack's lock held. Set once, at
- * start; it is told of later changes alone.
+ * @fn is called when a card or its addresses change, with the stack's lock held. Set once, before
+ * tcpip_start(); it is told of later changes alone.
  */
 void tcpip_on_change(void (*fn)(void));
 /* Is this an address of one of our cards? Any context. */

@@ -34,6 +34,7 @@ from .channel import Channel, Program, Relay, encode_run
 from .errors import LaunchError, one_line
 from .frames import Frame, Type
 from .plan import Command, NodePlan, Plan, key_path, seed_path
+from .publish import Publisher
 
 SHUTDOWN_S = 5.0
 WRITE_BACK_S = 60.0  # the same, of nodes that have files to write first
@@ -91,6 +92,9 @@ class Cluster:
         self._ordering = threading.Lock()
         self._thread: threading.Thread | None = None
         self._super_buf = b""
+        first = next((n for n in plan.nodes if n.publish), None)
+        ports, at = (first.publish, first.name) if first else ([], "")
+        self.publisher = Publisher(plan.run_dir, ports, at, self._end_lost, self._note)
 
     # Life.
 
@@ -126,8 +130,7 @@ class Cluster:
         os.makedirs(self.plan.log_dir, exist_ok=True)
         for node in self.plan.nodes:
             self._write_secrets(node)
-        with open(os.path.join(self.plan.log_dir, "launcher.log"), "a") as log:
-            log.write(self.plan.fabric.text() + "\n")
+        self._note(self.plan.fabric.text())
         if self._prepare:
             self._prepare(self)
         self._thread = threading.Thread(target=self._loop, name="tessera-io", daemon=True)
@@ -143,6 +146,11 @@ class Cluster:
         for sock in theirs.values():
             sock.close()
         self._thread.start()
+
+    def _note(self, line: str) -> None:
+        """For the launcher's own log."""
+        with open(os.path.join(self.plan.log_dir, "launcher.log"), "a") as log:
+            log.write(line + "\n")
 
     def _write_secrets(self, node: NodePlan) -> None:
         """A start's key, and seed of random numbers, where QEMU finds them: every user of this
@@ -375,6 +383,16 @@ class Cluster:
             self.kill_node(node.name)
         if not self._wait(lambda: node.name in self.ended, CONTROL_S):
             raise LaunchError(f"node {node.name} does not end")
+
+    def _end_lost(self, name: str) -> None:
+        """A machine that is of no use any more, and does not answer."""
+        with self._cond:
+            self._cond.wait_for(lambda: name in self.lost or self._closing, CONTROL_S)
+            if name not in self.lost or name in self.ended:
+                return
+        self.kill_node(name)
+        with self._cond:
+            self._cond.wait_for(lambda: name in self.ended or self._closing, CONTROL_S)
 
     def _start_again(self, node: NodePlan) -> Channel:
         name = node.name
@@ -761,6 +779,10 @@ class Cluster:
             channel.status = frames.decode_line(frame.payload)
         elif frame.type is Type.MEMBERS:
             self._members_frame(channel, frame.payload)
+        elif frame.type is Type.GATEWAY:
+            if node.role != "processor":
+                raise frames.ProtocolError("GATEWAY from a node that is no processor")
+            self.publisher.moved(node.name)
         elif frame.type is Type.ERROR:
             said = frames.decode_line(frame.payload)
             if said in (FENCED, CUT_OFF):

@@ -73,6 +73,7 @@ class Type(enum.IntEnum):
     PLACED = 20
     MEMBERS = 21
     LOST = 22
+    GATEWAY = 23
 
 
 ROLES = {1: "processor", 2: "memory", 3: "storage"}
@@ -113,6 +114,7 @@ _RULES = {
     Type.PLACED: _Rule(_NODE, _PAIR.size, _PAIR.size),
     Type.MEMBERS: _Rule(_NODE, 2 * _PAIR.size, (1 + MAX_MEMBERS) * _PAIR.size, "node"),
     Type.LOST: _Rule(_HOST, _PAIR.size, _PAIR.size, "node"),
+    Type.GATEWAY: _Rule(_NODE, 0, 0, "node"),
 }
 
 

@@ -276,7 +276,7 @@ class Keeper:
         ]  # fmt: skip
         write_line(sock, ok=True, name=self.name, started=self.started, logs=cluster.plan.log_dir,
                    nodes=nodes, programs=programs,
-                   published=[p.text() for p in self.o.publish])  # fmt: skip
+                   published=cluster.publisher.state())  # fmt: skip
 
     def _choose(self, processor: object) -> str:
         """The node that was named, or the one that GPM chooses."""

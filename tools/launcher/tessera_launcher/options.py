@@ -244,10 +244,10 @@ def _add_cluster(p: argparse.ArgumentParser, command: str) -> None:
         default="auto",
         help="how nodes reach each other (auto: what a trial shows to work)",
     )
-    g.add_argument("--net", metavar="user|tap:NAME|none",
-                   help="a network card for the first processor (none; user with --publish)")
+    g.add_argument("--net", metavar="user|tap:NAME[,NAME...]|none",
+                   help="network cards for the processors (none; user with --publish)")
     g.add_argument("--net-driver", choices=tuple(NET_DEVICES), metavar="|".join(NET_DEVICES),
-                   help="the kind of that card (virtio)")
+                   help="the kind of these cards (virtio)")
     g.add_argument("--publish", metavar="[ADDR:]HOST:GUEST[/udp]", action="append", default=[],
                    help="a port of the host leads to one of the cluster")  # fmt: skip
     g.add_argument("--append", metavar="[ROLE:]PARAMS", action="append", default=[],
@@ -605,8 +605,13 @@ def _mounts(texts: list[str]) -> list[Mount]:
 
 def _net_options(o: Options, ns: argparse.Namespace) -> None:
     o.net = ns.net if ns.net is not None else "user" if ns.publish else "none"
-    if not re.fullmatch(r"user|none|tap:[A-Za-z0-9_.-]{1,15}", o.net):
-        raise UsageError(f"--net: {o.net!r} is not user, tap:NAME or none")
+    if not re.fullmatch(r"user|none|tap:[A-Za-z0-9_.-]{1,15}(,[A-Za-z0-9_.-]{1,15})*", o.net):
+        raise UsageError(f"--net: {o.net!r} is not user, tap:NAME[,NAME...] or none")
+    taps = o.net.removeprefix("tap:").split(",")
+    if len(set(taps)) < len(taps):
+        raise UsageError(f"--net: {o.net}: one tap device is for one processor")
+    if len(taps) > o.processors:
+        raise UsageError(f"--net: {len(taps)} tap devices, and {o.processors} of processors")
     if ns.net_driver and o.net == "none":
         raise UsageError("--net-driver goes with --net or --publish")
     o.net_driver = ns.net_driver or "virtio"

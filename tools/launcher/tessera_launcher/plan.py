@@ -21,6 +21,7 @@ from . import fabric, frames
 from .disk import Disk
 from .errors import UsageError
 from .options import NET_DEVICES, ROLES, Options, Published, format_size, role_matches
+from .publish import monitor_path
 
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 DEFAULT_RAM = {"memory": 512 << 20, "storage": 256 << 20}
@@ -36,6 +37,7 @@ SEED_BYTES = 32
 MOUNTS = "mounts"  # a boot parameter of processors
 WRITABLE = "storage.writable"  # a boot parameter
 STABLE = "storage.stable"  # another
+STANDBY = "gateway.standby"  # a boot parameter of processors
 NVME = "nvme.timeout"  # one that a kernel with the driver knows
 DISK_DEVICES = {
     "virtio": "virtio-blk-pci,disable-legacy=on",
@@ -74,7 +76,8 @@ class NodePlan:
     kernel: str = ""
     net: str = "none"
     net_driver: str = "virtio"
-    publish: list[Published] = field(default_factory=list)
+    publish: list[Published] = field(default_factory=list)  # from its start on
+    has_monitor: bool = False  # QEMU is told of others later
 
 
 @dataclass
@@ -140,11 +143,25 @@ def node_list(o: Options, writable: tuple[bool, ...] = ()) -> list[NodePlan]:
         if o.gdb and role_matches(o.gdb, role, name):
             node.gdb_port = GDB_PORT + os.getuid() % 1000 * 8 + i
         node.hosts_managers = i == first_storage
-        if name == "p0":
-            node.net, node.net_driver, node.publish = o.net, o.net_driver, o.publish
+        if role == "processor":
+            _give_card(node, o, int(name[1:]))
         node.icount = bool(o.icount) and role_matches(o.icount, role, name)
         nodes.append(node)
     return nodes
+
+
+def _give_card(node: NodePlan, o: Options, number: int) -> None:
+    """Each processor has a card, one uses it: the first, until it is lost. Cards have the same
+    address, QEMU's default, so that another one has the IP addresses of the first, too.
+    """
+    taps = o.net.removeprefix("tap:").split(",") if o.net.startswith("tap:") else []
+    if o.net == "none" or (taps and number >= len(taps)):
+        return
+    node.net = f"tap:{taps[number]}" if taps else o.net
+    node.net_driver, node.has_monitor = o.net_driver, bool(o.publish)
+    node.publish = [] if number else o.publish
+    if number:
+        node.params.insert(0, f"{STANDBY}=1")
 
 
 def _role_params(o: Options, role: str) -> list[str]:
@@ -252,6 +269,10 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
             "-netdev", backend,
             "-device", f"{NET_DEVICES[node.net_driver]},netdev=net0,romfile=",
         ]  # fmt: skip
+    if node.has_monitor:
+        path = _path(monitor_path(run_dir, n))
+        argv += ["-chardev", f"socket,id=mon,path={path},server=on,wait=off",
+                 "-mon", "chardev=mon,mode=control"]  # fmt: skip
     if node.icount:
         argv += ["-icount", "shift=0"]
     if node.gdb_port:
@@ -262,7 +283,7 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
 def again(command: Command, run_dir: str, start: int, words: str = "") -> Command:
     """The same machine, started another time: with a log of its own, and what it shares with the
     model under names, since only one descriptor can be handed to a model that runs; and with more
-    boot parameters.
+    boot parameters. Published ports lead to the gateway, which it is not yet.
     """
     n = command.name
     argv, fds = [], [fd for fd in command.fds if fd != f"{n}.qtest"]
@@ -273,6 +294,8 @@ def again(command: Command, run_dir: str, start: int, words: str = "") -> Comman
             word = word.removesuffix(".log") + f".{start}.log"
         elif word == f"socket,id=qtest,fd={{{n}.qtest}}":
             word = f"socket,id=qtest,path={_path(qtest_path(run_dir, n, start))},server=on,wait=off"
+        elif word.startswith("user,id=net0,"):
+            word = "user,id=net0"
         argv.append(word)
     return Command(n, argv, fds)
 

@@ -85,6 +85,9 @@ void ctl_ready(const struct ctl_ready *ready);
 /* These are the members of the cluster: from the node that hosts the managers. */
 void ctl_members(const struct ctl_members *m);
 
+/* This processor is the gateway of its vNode from now on: published ports lead here. */
+void ctl_gateway(void);
+
 /* One line: what the node is doing or waiting for.  Also goes to the log. */
 void ctl_status(const char *fmt, ...) __printf(1, 2);
 

@@ -65,6 +65,7 @@ enum ctl_type {
 	CTL_PLACED = 20,      /* node: there */
 	CTL_MEMBERS = 21,     /* node that hosts the managers: the members of the cluster */
 	CTL_LOST = 22,        /* host: the machine of this incarnation of a node has ended */
+	CTL_GATEWAY = 23,     /* node: this processor is the vNode's gateway from now on */
 	CTL_TYPE_END,
 };
 

@@ -27,6 +27,7 @@ enum pg_kind {
 	PG_UNIX_STREAM = 3, /* abstract names: addr is a hash of the name */
 	PG_UNIX_DGRAM = 4,
 	PG_UNIX_SEQPACKET = 5,
+	PG_GATEWAY = 6, /* no socket's: the processor that has it is the vNode's gateway */
 	PG_KINDS,
 };
 
@@ -44,7 +45,7 @@ struct pg_name_wire {
 	le32_t vnode;
 	le32_t uid;
 	uint8_t addr[16];
-	le16_t port; /* 0 for AF_UNIX alone */
+	le16_t port; /* of TCP and UDP, else 0 */
 	uint8_t kind;
 	uint8_t flags;
 	le32_t reserved;
