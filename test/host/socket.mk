@@ -7,6 +7,7 @@ socket-objs := monitors/processor/account/account.o \
 	monitors/processor/socket/queue.o monitors/processor/socket/rtnl.o \
 	monitors/processor/socket/rtnl_codec.o monitors/processor/socket/scm.o \
 	monitors/processor/socket/socket.o monitors/processor/socket/stream.o \
+	monitors/processor/socket/tcp_urgent.o \
 	monitors/processor/socket/unix.o monitors/processor/socket/unix_dgram.o \
 	monitors/processor/socket/unix_name.o monitors/processor/socket/walk.o \
 	monitors/processor/vfs/uio.o \

@@ -9,6 +9,7 @@
 
 #include <lib/err.h>
 #include <processor/client/names.h>
+#include <processor/ipc/async.h>
 #include <processor/process/process.h>
 #include <processor/vfs/path.h>
 #include <processor/vfs/uio.h>
@@ -120,6 +121,15 @@ void walk_result_put(struct walk_result *res)
 void process_cred(struct fs_cred *cred)
 {
 	memset(cred, 0, sizeof(*cred));
+}
+
+struct file_owner async_owner(struct file *f)
+{
+	return f->owner;
+}
+
+void owner_signal(const struct file_owner *o, const struct linux_siginfo *info)
+{
 }
 
 int fake_gateway_answer;

@@ -402,6 +402,114 @@ static void tcp_corks(int family, const char *host)
 	close(l);
 }
 
+/* --- urgent bytes */
+
+static volatile sig_atomic_t nr_urgent;
+
+static void count_urgent(int signo)
+{
+	(void)signo;
+	nr_urgent++;
+}
+
+static void mark(const char *what, int fd)
+{
+	int at = -1, n = -1;
+
+	CHECK(!ioctl(fd, SIOCATMARK, &at) && !ioctl(fd, FIONREAD, &n));
+	printf("%s: at the mark %d, %d bytes, ", what, at, n);
+	events("poll", fd);
+}
+
+static void take(int fd, int flags)
+{
+	char b[16] = { 0 };
+	const ssize_t n = recv(fd, b, sizeof(b) - 1, flags | MSG_DONTWAIT);
+
+	if (n < 0)
+		printf("recv %#x: %s\n", (unsigned)flags, strerror(errno));
+	else
+		printf("recv %#x: %zd %s\n", (unsigned)flags, n, b);
+}
+
+static void send_urgent(int fds[2], const char *text)
+{
+	const size_t len = strlen(text);
+	char b = 0;
+
+	CHECK(send(fds[0], text, len, MSG_OOB) == (ssize_t)len);
+	while (recv(fds[1], &b, 1, MSG_OOB | MSG_PEEK) != 1 || b != text[len - 1])
+		usleep(1000);
+}
+
+static void urgent(int family, const char *host)
+{
+	struct msghdr m = { 0 };
+	struct iovec iov;
+	const int on = 1;
+	char b[4];
+	int fds[2];
+
+	connected(family, host, fds);
+	take(fds[1], MSG_OOB);
+	mark("nothing", fds[1]);
+	send_urgent(fds, "abc");
+	mark("abc", fds[1]);
+	take(fds[1], MSG_PEEK);
+	take(fds[1], MSG_OOB);
+	take(fds[1], MSG_OOB);
+	take(fds[1], 0);
+	mark("ab was read", fds[1]);
+	take(fds[1], 0);
+	CHECK(send(fds[0], "de", 2, 0) == 2);
+	settle(fds[1], POLLIN);
+	mark("de", fds[1]);
+	take(fds[1], 0);
+	mark("de was read", fds[1]);
+	/* One that is not received is passed over. */
+	send_urgent(fds, "x");
+	mark("x", fds[1]);
+	CHECK(send(fds[0], "y", 1, 0) == 1);
+	settle(fds[1], POLLIN);
+	take(fds[1], 0);
+	take(fds[1], MSG_OOB);
+	/* The next one takes the place of the first, which vanishes at the mark, or is in line. */
+	send_urgent(fds, "1");
+	send_urgent(fds, "2");
+	CHECK(send(fds[0], "3", 1, 0) == 1);
+	settle(fds[1], POLLIN);
+	take(fds[1], 0);
+	CHECK(send(fds[0], "a", 1, 0) == 1);
+	send_urgent(fds, "1");
+	send_urgent(fds, "2");
+	iov = (struct iovec){ b, sizeof(b) };
+	m.msg_iov = &iov;
+	m.msg_iovlen = 1;
+	CHECK(recvmsg(fds[1], &m, MSG_OOB) == 1);
+	printf("recvmsg: %c, flags %#x\n", b[0], (unsigned)m.msg_flags);
+	take(fds[1], MSG_WAITALL);
+	take(fds[1], 0);
+	/* In line. */
+	CHECK(!setsockopt(fds[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)));
+	CHECK(send(fds[0], "pqr", 3, MSG_OOB) == 3);
+	settle(fds[1], POLLPRI);
+	take(fds[1], MSG_OOB);
+	mark("pqr in line", fds[1]);
+	take(fds[1], 0);
+	mark("pq was read", fds[1]);
+	take(fds[1], 0);
+	mark("r was read", fds[1]);
+	signal(SIGURG, count_urgent);
+	CHECK(!fcntl(fds[1], F_SETOWN, getpid()));
+	CHECK(send(fds[0], "!", 1, MSG_OOB) == 1);
+	while (!nr_urgent)
+		usleep(1000);
+	printf("SIGURG: %d\n", (int)nr_urgent);
+	nr_urgent = 0;
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void udp(int family, const char *host)
 {
 	struct sockaddr_storage ss, from;
@@ -630,6 +738,7 @@ int main(void)
 		udp(families[i], hosts[i]);
 		corks(families[i], hosts[i]);
 		tcp_corks(families[i], hosts[i]);
+		urgent(families[i], hosts[i]);
 		bulk(families[i], hosts[i]);
 		serving(families[i], hosts[i]);
 	}

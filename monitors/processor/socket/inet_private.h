@@ -95,6 +95,23 @@ void tcp_reset(struct socket *s);
 void tcp_inherit(struct socket *child, struct socket *l, const struct inet_name *local,
 		 const struct inet_name *remote);
 
+/* --- tcp_urgent.c --------------------------------------------------------------------- */
+
+/*
+ * Append @m, the urgent byte; the caller frees what is returned, unless it is NULL, when it has let
+ * go of the lock.
+ */
+struct sock_msg *tcp_urgent_push_locked(struct socket *s, struct sock_msg *m) __must_hold(&s->lock)
+	__must_check;
+/* Is the next byte to be read the urgent one? SIOCATMARK. */
+bool tcp_urgent_is_next(struct socket *s);
+/* Bytes in front of it, or all if it is in line or there is none. FIONREAD. */
+uint64_t tcp_readable_locked(const struct socket *s) __must_hold(&s->lock);
+/* Of POLLIN, POLLRDNORM and POLLPRI, what is so. */
+unsigned int tcp_urgent_poll(struct socket *s);
+/* recvmsg() with MSG_OOB. -EINVAL: there is none; -EFAULT. */
+ssize_t tcp_urgent_receive(struct socket *s, struct socket_msg *m) __must_check;
+
 /* --- tcp_cork.c ---------------------------------------------------------------------- */
 
 #define CORK_NS (200 * NSEC_PER_MSEC) /* bytes are held back no longer */

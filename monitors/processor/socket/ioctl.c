@@ -8,6 +8,7 @@
 #include <abi/net.h>
 #include <arch/uaccess.h>
 
+#include "inet_private.h"
 #include "queue.h"
 
 /* Payload that the next read gets, at most. */
@@ -20,7 +21,7 @@ static uint64_t readable(struct socket *s)
 		return s->ops->inq(s);
 	spin_lock(&s->lock);
 	m = sock_queue_first_locked(s);
-	n = s->type != SOCK_DGRAM ? s->readable : m ? m->len : 0;
+	n = s->type != SOCK_DGRAM ? tcp_readable_locked(s) : m ? m->len : 0;
 	spin_unlock(&s->lock);
 	return n;
 }
@@ -44,7 +45,7 @@ long socket_ioctl(struct socket *s, uint32_t cmd, uint64_t arg)
 	case SIOCATMARK:
 		if (s->type != SOCK_STREAM)
 			return -ENOTTY;
-		n = 0; /* there is no urgent data */
+		n = tcp_urgent_is_next(s);
 		break;
 	default:
 		return s->ops->ioctl ? s->ops->ioctl(s, cmd, arg) : interface_ioctl(cmd, arg);

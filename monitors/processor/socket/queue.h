@@ -28,7 +28,7 @@ struct sock_msg {
 	uint32_t cost;           /* memory that it takes */
 	uint32_t len;            /* payload that is left */
 	uint32_t off;            /* read already, of a stream */
-	bool urgent;             /* TCP: the last byte is out of band */
+	bool urgent;             /* TCP: its one byte is out of band: tcp_urgent.c */
 	struct sock_chunk *more; /* behind what lies in data[] */
 	uint32_t first;          /* bytes in data[] */
 	uint8_t data[];

@@ -217,6 +217,8 @@ static ssize_t remote_send(struct socket *s, struct socket_msg *m)
 
 	if (ret)
 		return ret;
+	if (m->flags & MSG_OOB)
+		return -EOPNOTSUPP;
 	c = remote_of(s);
 	if (!c)
 		return -EPIPE;

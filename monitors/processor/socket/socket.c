@@ -6,12 +6,14 @@
 
 #include <abi/ioctl.h>
 #include <abi/poll.h>
+#include <abi/signal.h>
 #include <arch/uaccess.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <processor/account/account.h>
+#include <processor/ipc/async.h>
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/uio.h>
@@ -383,7 +385,11 @@ static void socket_release(struct file *f)
 
 	if (!s)
 		return; /* of a file that was not finished */
+
+	/* For socket_signal_urgent(). */
+	spin_lock(&s->lock);
 	__atomic_store_n(&s->file, NULL, __ATOMIC_RELEASE);
+	spin_unlock(&s->lock);
 	socket_drop(s);
 	scm_collect();
 }
@@ -405,6 +411,25 @@ static const struct file_ops socket_file_ops = {
 struct socket *socket_of(const struct file *f)
 {
 	return f->ops == &socket_file_ops ? f->private : NULL;
+}
+
+void socket_signal_urgent(struct socket *s)
+{
+	const struct linux_siginfo info = { .signo = SIGURG, .code = SI_KERNEL };
+	struct file_owner owner;
+	struct file *f;
+
+	spin_lock(&s->lock); /* the file is there as long as the socket names it */
+	f = s->file;
+	if (f && !refcount_inc_not_zero(&f->refs))
+		f = NULL;
+	spin_unlock(&s->lock);
+	if (!f)
+		return;
+	owner = async_owner(f);
+	if (owner.nr)
+		owner_signal(&owner, &info);
+	file_put(f);
 }
 
 struct file *socket_file(struct socket *s, uint32_t flags)

@@ -187,6 +187,7 @@ struct socket {
 	struct list_head held;            /* lock: TCP: what its sender holds back: tcp_cork.c */
 	uint64_t held_ns;                 /* lock: since when */
 	uint32_t held_len;                /* lock: their payload */
+	uint16_t urgent;                  /* lock: TCP: tcp_urgent.c; 0: none is in the queue */
 	struct list_head backlog;         /* lock: accept_link of sockets not accepted yet */
 	uint32_t nr_backlog, max_backlog; /* lock */
 	struct list_head accept_link;     /* the listener's lock */
@@ -273,6 +274,9 @@ struct socket *socket_of(const struct file *f);
  * family: an Internet socket whose peer is outside of the vNode.
  */
 void socket_change_ops(struct socket *s, const struct socket_ops *ops);
+
+/* SIGURG for the owner of the file (F_SETOWN). Any thread. */
+void socket_signal_urgent(struct socket *s);
 
 /* The caller's identity. */
 struct socket_cred socket_cred_current(void);

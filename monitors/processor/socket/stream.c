@@ -14,6 +14,7 @@
 #include <processor/process/process.h>
 #include <processor/vfs/uio.h>
 
+#include "inet_private.h"
 #include "scm.h"
 
 /* Not an errno: to be tried again when something has changed. */
@@ -42,6 +43,8 @@ int socket_wait_room(struct socket *s, uint64_t deadline_ns)
 static int append(struct socket *to, struct sock_msg *msg, uint32_t hold)
 {
 	struct scm_fds *fds = msg->fds;
+	const bool urgent = msg->urgent; /* it may be read and gone in a moment */
+	struct sock_msg *old = NULL;
 	int err = 0;
 
 	if (fds)
@@ -49,11 +52,17 @@ static int append(struct socket *to, struct sock_msg *msg, uint32_t hold)
 	spin_lock(&to->lock);
 	if (to->dead || (to->family == AF_UNIX && (to->shut & SOCKET_SHUT_RD)))
 		err = -EPIPE;
+	else if (msg->urgent)
+		old = tcp_urgent_push_locked(to, msg);
 	else if (hold)
 		sock_queue_hold_locked(to, msg, hold);
 	else
 		sock_queue_push_locked(to, msg);
 	spin_unlock(&to->lock);
+	if (old)
+		sock_msg_free(old);
+	if (!err && urgent)
+		socket_signal_urgent(to);
 	if (!err)
 		socket_wake(&to->rd_wait);
 	else if (fds)
@@ -74,7 +83,10 @@ static int broken(struct socket *s)
 /* One message of a stream, with the ancillary data of @m if it is the first. */
 static int send_chunk(struct socket *s, struct socket *peer, struct socket_msg *m, ssize_t *done)
 {
-	const size_t len = MIN(m->uio->left, (uint64_t)STREAM_CHUNK);
+	/* The last byte of a call with MSG_OOB is a message of its own. */
+	const bool oob = m->flags & MSG_OOB;
+	const size_t len = MIN(m->uio->left - (oob && m->uio->left > 1), (uint64_t)STREAM_CHUNK);
+	const bool urgent = oob && m->uio->left == 1;
 	struct sock_msg *msg = sock_msg_make(m->uio, len, s);
 	int err;
 
@@ -82,6 +94,7 @@ static int send_chunk(struct socket *s, struct socket *peer, struct socket_msg *
 		return PTR_ERR(msg);
 	msg->cred = m->cred;
 	msg->fds = m->fds;
+	msg->urgent = urgent;
 	err = append(peer, msg, m->hold);
 	if (err) {
 		msg->fds = NULL; /* still the caller's */
@@ -188,6 +201,8 @@ static void consume(struct socket *s, struct sock_msg *msg, uint32_t n)
 {
 	spin_lock(&s->lock);
 	if (n == msg->len) {
+		if (msg->urgent)
+			s->urgent = 0;
 		sock_queue_pop_locked(s, msg);
 	} else {
 		__atomic_store_n(&s->readable, s->readable - n, __ATOMIC_RELEASE);
@@ -216,7 +231,11 @@ static bool continues(const struct socket *s, const struct sock_msg *msg,
 	return !socket_option(s, SOCKET_PASSCRED) || same_cred(&msg->cred, &m->cred);
 }
 
-/* Take what there is, up to what is wanted. *@done grows; -EFAULT. True in *@border: no more. */
+/*
+ * Take what there is, up to what is wanted, but not over an urgent byte, which is left out unless
+ * it is to be in line. *@done grows; -EFAULT; -EAGAIN: a look has found nothing but such a byte.
+ * True in *@border: no more.
+ */
 static int take_some(struct socket *s, struct socket_msg *m, ssize_t *done, bool *border)
 	__must_hold(&s->recv_lock)
 {
@@ -227,9 +246,20 @@ static int take_some(struct socket *s, struct socket_msg *m, ssize_t *done, bool
 	while (msg && m->uio->left) {
 		const uint32_t n = (uint32_t)MIN((uint64_t)msg->len, m->uio->left);
 
-		if (*done && !continues(s, msg, m)) {
+		if (*done && (msg->urgent || !continues(s, msg, m))) {
 			*border = true;
 			return 0;
+		}
+		if (unlikely(msg->urgent) && !socket_option(s, SOCKET_OOBINLINE)) {
+			if (peek) {
+				msg = next_msg(s, msg);
+				if (!msg)
+					return -EAGAIN;
+			} else {
+				consume(s, msg, 1);
+				msg = first_msg(s);
+			}
+			continue;
 		}
 		if (sock_msg_copy(msg, 0, n, m->uio) < n)
 			return -EFAULT;

@@ -8,7 +8,6 @@
  *		reset; any other is a FIN. Data for a socket that is closed vanishes, and its sender
  *		gets a reset, as if it had crossed the wire.
  * Locking:	the order of connect(): own state, listener's backlog, own state. No two at once.
- * Limits:	no urgent data.
  */
 #include <abi/poll.h>
 #include <kernel/panic.h>
@@ -369,9 +368,7 @@ int tcp_begin_send(struct socket *s, uint32_t flags)
 		err = socket_take_error(s);
 		return err ? -err : -EPIPE;
 	}
-	if (err)
-		return err;
-	return flags & MSG_OOB ? -EOPNOTSUPP : 0;
+	return err;
 }
 
 /* Some of what @s has sent may be held back at its peer. */
@@ -392,7 +389,7 @@ static ssize_t tcp_send(struct socket *s, struct socket_msg *m)
 
 	if (ret)
 		return ret;
-	m->hold = tcp_cork_limit(s, m->flags);
+	m->hold = m->flags & MSG_OOB ? 0 : tcp_cork_limit(s, m->flags);
 	ret = socket_send_stream(s, m);
 	if (ret == -ENOTCONN)
 		return -EPIPE;
@@ -413,7 +410,7 @@ ssize_t tcp_recvmsg(struct socket *s, struct socket_msg *m)
 	if (err)
 		return READ_ONCE(s->error) ? -socket_take_error(s) : err;
 	if (m->flags & MSG_OOB)
-		return -EINVAL;
+		return tcp_urgent_receive(s, m);
 	return socket_recv_stream(s, m);
 }
 
@@ -465,8 +462,7 @@ static unsigned int tcp_poll(struct socket *s)
 		events |= POLLERR | (state == SOCKET_IDLE ? POLLIN | POLLRDNORM | POLLRDHUP : 0);
 	if (state == SOCKET_CONNECTING || state == SOCKET_BUSY)
 		return events;
-	if (READ_ONCE(s->readable) >= READ_ONCE(s->rcvlowat))
-		events |= POLLIN | POLLRDNORM;
+	events |= tcp_urgent_poll(s);
 	if ((shut & SOCKET_SHUT_WR) || socket_writable(s))
 		events |= POLLOUT | POLLWRNORM;
 	return events;

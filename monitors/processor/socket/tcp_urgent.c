@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * TCP inside the vNode: the urgent byte, by MSG_OOB.
+ *
+ * Flow:	the last byte that is sent with MSG_OOB lies in the queue as a message of its own.
+ *		A reader stops in front of it, the mark. It leaves it out when it reads on, or
+ *		reads it in line with SO_OOBINLINE. recv() with MSG_OOB gives it once, as long as
+ *		no reader has passed the mark. There is one: with the next, an older one becomes an
+ *		ordinary byte, or vanishes if it is the next to be read.
+ * Locking:	socket.lock guards the byte: socket.urgent is URGENT_VALID and the byte, URGENT_READ
+ *		once it was received, 0 when none is in the queue.
+ * See:		stream.c, which keeps to the mark
+ */
+#include <abi/poll.h>
+#include <kernel/panic.h>
+#include <processor/vfs/uio.h>
+
+#include "inet_private.h"
+#include "queue.h"
+
+#define URGENT_VALID 0x100u
+#define URGENT_READ  0x200u
+
+static bool is_next_locked(const struct socket *s) __must_hold(&s->lock)
+{
+	const struct sock_msg *first = sock_queue_first_locked(s);
+
+	assert_spin_held(&s->lock);
+	return s->urgent && first && first->urgent;
+}
+
+struct sock_msg *tcp_urgent_push_locked(struct socket *s, struct sock_msg *m)
+{
+	struct sock_msg *old = NULL, *at;
+
+	assert_spin_held(&s->lock);
+	ASSERT(m->urgent && m->len == 1 && m->first == 1);
+	if (s->urgent && is_next_locked(s) && !socket_option(s, SOCKET_OOBINLINE)) {
+		old = sock_queue_first_locked(s);
+		sock_queue_pop_locked(s, old);
+	} else if (s->urgent) {
+		list_for_each_entry(at, &s->queue, node)
+			at->urgent = false;
+	}
+	s->urgent = (uint16_t)(URGENT_VALID | m->data[0]);
+	sock_queue_push_locked(s, m);
+	return old;
+}
+
+bool tcp_urgent_is_next(struct socket *s)
+{
+	bool next;
+
+	spin_lock(&s->lock);
+	next = is_next_locked(s);
+	spin_unlock(&s->lock);
+	return next;
+}
+
+uint64_t tcp_readable_locked(const struct socket *s)
+{
+	const struct sock_msg *at;
+	uint64_t n = 0;
+
+	assert_spin_held(&s->lock);
+	if (!s->urgent || socket_option(s, SOCKET_OOBINLINE))
+		return s->readable;
+	list_for_each_entry(at, &s->queue, node) {
+		if (at->urgent)
+			break;
+		n += at->len;
+	}
+	return n;
+}
+
+unsigned int tcp_urgent_poll(struct socket *s)
+{
+	uint64_t readable = READ_ONCE(s->readable);
+	unsigned int events = 0;
+
+	if (unlikely(READ_ONCE(s->urgent))) {
+		spin_lock(&s->lock);
+		readable = s->readable;
+		if (is_next_locked(s) && !socket_option(s, SOCKET_OOBINLINE))
+			readable--;
+		if (s->urgent & URGENT_VALID)
+			events |= POLLPRI;
+		spin_unlock(&s->lock);
+	}
+	if (readable >= READ_ONCE(s->rcvlowat))
+		events |= POLLIN | POLLRDNORM;
+	return events;
+}
+
+ssize_t tcp_urgent_receive(struct socket *s, struct socket_msg *m)
+{
+	ssize_t ret = 1;
+	uint8_t byte;
+
+	spin_lock(&s->lock);
+	byte = (uint8_t)s->urgent;
+	if (socket_option(s, SOCKET_OOBINLINE) || !(s->urgent & URGENT_VALID))
+		ret = -EINVAL;
+	else if (!(m->flags & MSG_PEEK))
+		s->urgent = URGENT_READ;
+	spin_unlock(&s->lock);
+	if (ret < 0)
+		return ret;
+	m->told |= MSG_OOB;
+	if (!m->uio->left) {
+		m->told |= MSG_TRUNC;
+		return 0;
+	}
+	return uio_put(m->uio, &byte, 1) == 1 ? 1 : -EFAULT;
+}
