@@ -5,6 +5,7 @@
  * Context:	threads; may sleep for the disk.
  * Locking:	dir->lock, for reading at least.
  */
+#include <kernel/panic.h>
 #include <kernel/rwsem.h>
 #include <lib/err.h>
 #include <lib/errno.h>
@@ -39,7 +40,7 @@ static uint32_t inline_parent(const struct ext4_inode *dir)
 	return get_unaligned_le32(dir->iblock);
 }
 
-static int inline_lookup(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino)
+static int inline_search(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino)
 {
 	const uint8_t *data;
 	uint32_t part_len;
@@ -56,58 +57,122 @@ static int inline_lookup(struct ext4_inode *dir, const char *name, size_t len, u
 	return err;
 }
 
-static int linear_lookup(struct ext4_inode *dir, const char *name, size_t len, uint32_t nr_blocks,
-			 uint32_t *ino)
+static int linear_search(struct ext4_inode *dir, const char *name, size_t len, uint32_t nr_blocks,
+			 struct ext4_place *p)
 {
-	struct bcache_buf *buf;
-	uint32_t entries_len;
 	int err = -ENOENT;
 
-	for (uint32_t lblk = 0; lblk < nr_blocks && err == -ENOENT; lblk++) {
-		buf = ext4_dir_block(dir, lblk, EXT4_CHECK_DIR, &entries_len);
-		if (IS_ERR(buf))
-			return (int)PTR_ERR(buf);
-		err = ext4_dirents_find(dir->fs, buf->data, entries_len, name, len, ino);
-		bcache_put(buf);
-	}
+	for (uint32_t lblk = 0; lblk < nr_blocks && err == -ENOENT; lblk++)
+		err = ext4_block_search(dir, lblk, name, len, p);
 	return err;
 }
 
-int ext4_dir_find(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino)
+/* Is what was told of a place still right, and its block at hand?  Then it is in @p. */
+static bool recall(struct ext4_inode *dir, const struct fs_place *known, struct ext4_place *p)
+{
+	if (!known || known->dir != dir || known->added != dir->names_added ||
+	    known->moved != dir->names_moved)
+		return false;
+	p->buf = bcache_find(dir->fs->bc, known->block);
+	/* A block that was read again is checked by a search. */
+	if (p->buf && !ext4_checked(p->buf, dir->ino, EXT4_CHECK_DIR))
+		ext4_place_put(p);
+	if (!p->buf)
+		return false;
+	p->lblk = known->lblk;
+	p->len = known->len;
+	p->at = known->at;
+	p->prev = known->prev;
+	p->room = known->room;
+	return true;
+}
+
+static void tell(const struct ext4_inode *dir, const struct ext4_place *p, struct fs_place *out)
+{
+	if (!p->buf)
+		return;
+	*out = (struct fs_place){ .dir = dir,
+				  .added = dir->names_added,
+				  .moved = dir->names_moved,
+				  .block = p->buf->block,
+				  .lblk = p->lblk,
+				  .len = p->len,
+				  .at = p->at,
+				  .prev = p->prev,
+				  .room = p->room };
+}
+
+static int search(struct ext4_inode *dir, const char *name, size_t len, struct ext4_place *p)
 {
 	int err;
 
+	if (is_inline(dir))
+		return inline_search(dir, name, len, &p->ino);
+	if (is_dots(name, len))
+		return linear_search(dir, name, len, 1, p);
+	if (ext4_dir_is_indexed(dir)) {
+		err = ext4_htree_search(dir, name, len, p);
+		if (err != -EAGAIN)
+			return err;
+		p->need = 0;
+	}
+	return linear_search(dir, name, len, ext4_dir_nr_blocks(dir), p);
+}
+
+int ext4_dir_search(struct ext4_inode *dir, const char *name, size_t len,
+		    const struct fs_place *known, bool add, struct ext4_place *p)
+{
+	*p = (struct ext4_place){ .added = dir->names_added, .moved = dir->names_moved };
 	if (!ext4_is_dir(dir))
 		return -ENOTDIR;
 	if (len > FS_NAME_MAX)
 		return -ENAMETOOLONG;
 	if (!len)
 		return -ENOENT;
-	if (is_inline(dir))
-		return inline_lookup(dir, name, len, ino);
-	if (is_dots(name, len))
-		return linear_lookup(dir, name, len, 1, ino);
-	if (ext4_dir_is_indexed(dir)) {
-		err = ext4_htree_lookup(dir, name, len, ino);
-		if (err != -EAGAIN)
-			return err;
+	if (recall(dir, known, p)) {
+		const struct ext4_dirent_disk *de = (const void *)(p->buf->data + p->at);
+
+		if (p->at == p->len)
+			return -ENOENT;
+		ASSERT(de->name_len == len && !memcmp(de->name, name, len));
+		p->ino = le32_to_cpu(de->ino);
+		return 0;
 	}
-	return linear_lookup(dir, name, len, ext4_dir_nr_blocks(dir), ino);
+	if (add)
+		p->need = ext4_entry_need(len);
+	return search(dir, name, len, p);
 }
 
-struct ext4_inode *ext4_lookup_get(struct ext4_inode *dir, const char *name, size_t len)
+int ext4_dir_find(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino)
 {
+	struct ext4_place p;
+	const int err = ext4_dir_search(dir, name, len, NULL, false, &p);
+
+	ext4_place_put(&p);
+	if (!err)
+		*ino = p.ino;
+	return err;
+}
+
+struct ext4_inode *ext4_lookup_get(struct ext4_inode *dir, const char *name, size_t len,
+				   const struct fs_place *known, struct fs_place *place)
+{
+	struct ext4_place p = { .buf = NULL };
 	struct ext4_inode *in;
-	uint32_t ino = 0;
 	int err;
 
+	if (place)
+		*place = (struct fs_place){ .dir = NULL };
 	/* Until the inode is held: a name that is there names an inode that is not free. */
 	rwsem_read_lock(&dir->lock);
-	err = dir->gone ? -ESTALE : ext4_dir_find(dir, name, len, &ino);
-	in = err ? ERR_PTR(err) : ext4_inode_get(dir->fs, ino, FS_ANY_GEN);
+	err = dir->gone ? -ESTALE : ext4_dir_search(dir, name, len, known, place != NULL, &p);
+	if (place)
+		tell(dir, &p, place);
+	ext4_place_put(&p);
+	in = err ? ERR_PTR(err) : ext4_inode_get(dir->fs, p.ino, FS_ANY_GEN);
 	if (!err && IS_ERR(in) && PTR_ERR(in) == -ESTALE)
 		in = ERR_PTR(ext4_corrupt(dir->fs, "directory %u names inode %u, which is free",
-					  dir->ino, ino));
+					  dir->ino, p.ino));
 	rwsem_read_unlock(&dir->lock);
 	return in;
 }

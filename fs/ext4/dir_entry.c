@@ -32,12 +32,6 @@ uint8_t ext4_file_type(const struct ext4_fs *fs, uint32_t mode)
 	return fs->incompat & EXT4_INCOMPAT_FILETYPE ? types[(mode & S_IFMT) >> 12] : 0;
 }
 
-/* Bytes that an entry needs. */
-static uint32_t need_of(size_t name_len)
-{
-	return (uint32_t)ALIGN_UP(HEAD_LEN + name_len, (size_t)4);
-}
-
 static struct ext4_dirent_disk *entry_at(uint8_t *data, uint32_t at)
 {
 	return (struct ext4_dirent_disk *)(void *)(data + at);
@@ -56,92 +50,67 @@ static void sum_end(const uint8_t *data, uint32_t first, uint32_t end, uint32_t 
 		*sum = crc32c_zeros(*sum ^ crc32c(0, data + first, end - first), len - end);
 }
 
-int ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const char *name,
-		   size_t name_len, uint32_t ino, uint32_t mode, uint32_t *sum)
+void ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, const struct ext4_place *p,
+		    const char *name, size_t name_len, uint32_t ino, uint32_t mode, uint32_t *sum)
 {
 	const uint32_t block_size = fs->block_size;
-	const uint32_t need = MAX(need_of(name_len), 12u);
-	uint32_t at = 0;
+	struct ext4_dirent_disk *de = entry_at(data, p->room);
+	const uint32_t rec_len = ext4_rec_len(de->rec_len, block_size);
+	const uint32_t used = de->ino ? ext4_entry_need(de->name_len) : 0;
+	const uint32_t end = p->room + used + (uint32_t)(HEAD_LEN + name_len);
 
-	ASSERT(name_len && name_len <= FS_NAME_MAX);
-	while (at < len) {
-		struct ext4_dirent_disk *de = entry_at(data, at);
-		const uint32_t rec_len = ext4_rec_len(de->rec_len, block_size);
-		uint32_t used = 0, end;
+	ASSERT(name_len && name_len <= FS_NAME_MAX && p->room < p->len);
+	BUG_ON(rec_len - used < ext4_entry_need(name_len)); /* it would be written over the next */
+	sum_begin(data, p->room, end, sum);
+	if (used)
+		de->rec_len = ext4_rec_len_disk(used, block_size);
+	de = entry_at(data, p->room + used);
+	de->ino = cpu_to_le32(ino);
+	de->rec_len = ext4_rec_len_disk(rec_len - used, block_size);
+	de->name_len = (uint8_t)name_len;
+	de->file_type = ext4_file_type(fs, mode);
+	memcpy(de->name, name, name_len);
+	sum_end(data, p->room, end, p->len, sum);
+}
 
-		/* Most have no room whatever their names are. */
-		if (de->ino && rec_len >= need + 12)
-			used = MAX(need_of(de->name_len), 12u);
-		else if (de->ino)
-			used = rec_len;
-		if (rec_len >= used + need) {
-			end = at + used + (uint32_t)(HEAD_LEN + name_len);
-			sum_begin(data, at, end, sum);
-			if (used)
-				de->rec_len = ext4_rec_len_disk(used, block_size);
-			de = entry_at(data, at + used);
-			de->ino = cpu_to_le32(ino);
-			de->rec_len = ext4_rec_len_disk(rec_len - used, block_size);
-			de->name_len = (uint8_t)name_len;
-			de->file_type = ext4_file_type(fs, mode);
-			memcpy(de->name, name, name_len);
-			sum_end(data, at, end, len, sum);
-			return 0;
+void ext4_entry_remove(const struct ext4_fs *fs, uint8_t *data, const struct ext4_place *p,
+		       uint32_t *sum)
+{
+	struct ext4_dirent_disk *de = entry_at(data, p->at), *prev;
+	const uint32_t end = p->at + (uint32_t)sizeof(de->ino);
+	uint32_t first = p->at, before = p->prev, behind = p->at;
+
+	if (before < p->at) {
+		behind = before + ext4_rec_len(entry_at(data, before)->rec_len, fs->block_size);
+		/* Names that came since may stand between. */
+		while (behind < p->at) {
+			before = behind;
+			behind += ext4_rec_len(entry_at(data, before)->rec_len, fs->block_size);
 		}
-		at += rec_len;
+		first = before;
 	}
-	return -ENOSPC;
-}
-
-/* The place of the entry called @name, and in *@prev of the one before; @len: there is none. */
-static uint32_t find(const struct ext4_fs *fs, const uint8_t *data, uint32_t len, const char *name,
-		     size_t name_len, uint32_t *prev)
-{
-	const struct ext4_dirent_disk *de = ext4_entry_find(fs, data, len, name, name_len, prev);
-
-	return de ? (uint32_t)((const uint8_t *)(const void *)de - data) : len;
-}
-
-int ext4_entry_remove(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const char *name,
-		      size_t name_len, uint32_t *sum)
-{
-	struct ext4_dirent_disk *prev, *de;
-	uint32_t before, first, end;
-	const uint32_t at = find(fs, data, len, name, name_len, &before);
-
-	if (at == len)
-		return -ENOENT;
-	de = entry_at(data, at);
-	first = before < len ? before : at;
-	end = at + (uint32_t)sizeof(de->ino);
+	BUG_ON(behind != p->at); /* the entry is none */
 	sum_begin(data, first, end, sum);
-	if (before < len) {
+	if (before < p->at) {
 		prev = entry_at(data, before);
 		prev->rec_len = ext4_rec_len_disk(ext4_rec_len(prev->rec_len, fs->block_size) +
 							  ext4_rec_len(de->rec_len, fs->block_size),
 						  fs->block_size);
 	}
 	de->ino = cpu_to_le32(0);
-	sum_end(data, first, end, len, sum);
-	return 0;
+	sum_end(data, first, end, p->len, sum);
 }
 
-int ext4_entry_set(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const char *name,
-		   size_t name_len, uint32_t ino, uint32_t mode, uint32_t *sum)
+void ext4_entry_set(const struct ext4_fs *fs, uint8_t *data, const struct ext4_place *p,
+		    uint32_t ino, uint32_t mode, uint32_t *sum)
 {
-	struct ext4_dirent_disk *de;
-	uint32_t before;
-	const uint32_t first = find(fs, data, len, name, name_len, &before);
-	const uint32_t end = first + (uint32_t)HEAD_LEN;
+	struct ext4_dirent_disk *de = entry_at(data, p->at);
+	const uint32_t end = p->at + (uint32_t)HEAD_LEN;
 
-	if (first == len)
-		return -ENOENT;
-	de = entry_at(data, first);
-	sum_begin(data, first, end, sum);
+	sum_begin(data, p->at, end, sum);
 	de->ino = cpu_to_le32(ino);
 	de->file_type = ext4_file_type(fs, mode);
-	sum_end(data, first, end, len, sum);
-	return 0;
+	sum_end(data, p->at, end, p->len, sum);
 }
 
 static struct ext4_dirent_tail *tail_of(const struct ext4_fs *fs, uint8_t *data)

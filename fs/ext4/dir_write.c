@@ -29,18 +29,36 @@ struct change {
 	uint32_t mode;
 };
 
-static int apply(const struct ext4_fs *fs, uint8_t *data, uint32_t len, const struct change *c,
-		 uint32_t *sum)
+/* Apply @c where @p says. */
+static void apply_at(struct ext4_inode *dir, uint8_t *data, const struct change *c,
+		     const struct ext4_place *p, uint32_t *sum)
 {
 	switch (c->what) {
 	case ADD:
-		return ext4_entry_add(fs, data, len, c->name, c->len, c->ino, c->mode, sum);
+		ext4_entry_add(dir->fs, data, p, c->name, c->len, c->ino, c->mode, sum);
+		dir->names_added++;
+		break;
 	case REMOVE:
-		return ext4_entry_remove(fs, data, len, c->name, c->len, sum);
+		ext4_entry_remove(dir->fs, data, p, sum);
+		dir->names_moved++;
+		break;
 	case SET:
-		return ext4_entry_set(fs, data, len, c->name, c->len, c->ino, c->mode, sum);
+		ext4_entry_set(dir->fs, data, p, c->ino, c->mode, sum);
+		break;
 	}
-	return -EINVAL;
+}
+
+/* Apply @c to @len bytes of entries, where there is no such name yet if it is to be added. */
+static int apply(struct ext4_inode *dir, uint8_t *data, uint32_t len, const struct change *c,
+		 uint32_t *sum)
+{
+	struct ext4_place p = { .len = len, .need = c->what == ADD ? ext4_entry_need(c->len) : 0 };
+
+	(void)ext4_entry_search(dir->fs, data, c->name, c->len, &p);
+	if ((c->what == ADD ? p.room : p.at) == len)
+		return c->what == ADD ? -ENOSPC : -ENOENT;
+	apply_at(dir, data, c, &p, sum);
+	return 0;
 }
 
 /* The error by which a run says that it is not the one. */
@@ -57,10 +75,10 @@ static int apply_inline(struct ext4_inode *dir, const struct change *c)
 		dir->block[0] = cpu_to_le32(c->ino);
 		return 0;
 	}
-	err = apply(dir->fs, dir->iblock + INLINE_PARENT_LEN, EXT4_IBLOCK_LEN - INLINE_PARENT_LEN,
-		    c, NULL);
+	err = apply(dir, dir->iblock + INLINE_PARENT_LEN, EXT4_IBLOCK_LEN - INLINE_PARENT_LEN, c,
+		    NULL);
 	if (err == not_here(c) && dir->inline_more)
-		err = apply(dir->fs, dir->inline_more, dir->inline_more_len, c, NULL);
+		err = apply(dir, dir->inline_more, dir->inline_more_len, c, NULL);
 	if (!err)
 		ext4_inline_sync(dir);
 	return err;
@@ -85,13 +103,36 @@ static int apply_block(struct ext4_op *op, struct ext4_inode *dir, uint32_t lblk
 	root = ext4_dir_is_indexed(dir) && lblk == 0;
 	err = ext4_write_access(op->h, buf);
 	if (!err)
-		err = apply(dir->fs, buf->data, len, c, root ? NULL : &sum);
+		err = apply(dir, buf->data, len, c, root ? NULL : &sum);
 	if (!err && root)
 		err = ext4_dx_dirty(op, dir, buf, true);
 	else if (!err)
 		err = ext4_leaf_changed(op, dir, buf, sum);
 	bcache_put(buf);
 	return err;
+}
+
+/* Is @p known, and right still?  Block 0 of an index has a checksum of its own kind. */
+static bool is_good(const struct ext4_inode *dir, const struct change *c,
+		    const struct ext4_place *p)
+{
+	if (!p || !p->buf || p->moved != dir->names_moved || (!p->lblk && ext4_dir_is_indexed(dir)))
+		return false;
+	return c->what == ADD ? p->room < p->len && p->added == dir->names_added : p->at < p->len;
+}
+
+/* Apply @c where @p, which is good, says. */
+static int apply_place(struct ext4_op *op, struct ext4_inode *dir, const struct change *c,
+		       const struct ext4_place *p)
+{
+	uint32_t sum;
+	int err;
+
+	err = ext4_write_access(op->h, p->buf);
+	if (err)
+		return err;
+	apply_at(dir, p->buf->data, c, p, &sum);
+	return ext4_leaf_changed(op, dir, p->buf, sum);
 }
 
 static int apply_linear(struct ext4_op *op, struct ext4_inode *dir, const struct change *c)
@@ -141,7 +182,7 @@ static int append_entry(struct ext4_op *op, struct ext4_inode *dir, const struct
 	if (IS_ERR(buf))
 		return (int)PTR_ERR(buf);
 	ext4_leaf_init(dir, buf->data);
-	err = apply(dir->fs, buf->data, len, c, NULL);
+	err = apply(dir, buf->data, len, c, NULL);
 	if (!err)
 		err = ext4_leaf_dirty(op, dir, buf);
 	bcache_put(buf);
@@ -149,12 +190,17 @@ static int append_entry(struct ext4_op *op, struct ext4_inode *dir, const struct
 }
 
 int ext4_dir_add(struct ext4_op *op, struct ext4_inode *dir, const char *name, size_t len,
-		 uint32_t ino, uint32_t mode)
+		 uint32_t ino, uint32_t mode, const struct ext4_place *p)
 {
 	const struct change c = { .what = ADD, .name = name, .len = len, .ino = ino, .mode = mode };
 	int err;
 
 	assert_rwsem_held_write(&dir->lock);
+	if (is_good(dir, &c, p)) {
+		if (!ext4_dir_is_indexed(dir))
+			dir->flags &= ~(uint32_t)EXT4_FL_INDEX; /* see below */
+		return apply_place(op, dir, &c, p);
+	}
 	if (dir->flags & EXT4_FL_INLINE_DATA) {
 		err = apply_inline(dir, &c);
 		if (err != -ENOSPC)
@@ -178,37 +224,41 @@ int ext4_dir_add(struct ext4_op *op, struct ext4_inode *dir, const char *name, s
 }
 
 /* REMOVE or SET. */
-static int change_entry(struct ext4_op *op, struct ext4_inode *dir, const struct change *c)
+static int change_entry(struct ext4_op *op, struct ext4_inode *dir, const struct change *c,
+			const struct ext4_place *known)
 {
-	uint32_t lblk;
+	struct ext4_place p;
 	int err;
 
 	assert_rwsem_held_write(&dir->lock);
+	if (is_good(dir, c, known))
+		return apply_place(op, dir, c, known);
 	if (dir->flags & EXT4_FL_INLINE_DATA)
 		return apply_inline(dir, c);
 	if (c->len == 2 && !memcmp(c->name, "..", 2))
 		return apply_block(op, dir, 0, c);
-	if (ext4_dir_is_indexed(dir)) {
-		err = ext4_htree_find(dir, c->name, c->len, &lblk);
-		if (err != -EAGAIN)
-			return err ? err : apply_block(op, dir, lblk, c);
-	}
-	return apply_linear(op, dir, c);
+	err = ext4_dir_search(dir, c->name, c->len, NULL, false, &p);
+	if (!err)
+		err = is_good(dir, c, &p) ? apply_place(op, dir, c, &p)
+					  : apply_block(op, dir, p.lblk, c);
+	ext4_place_put(&p);
+	return err;
 }
 
-int ext4_dir_remove(struct ext4_op *op, struct ext4_inode *dir, const char *name, size_t len)
+int ext4_dir_remove(struct ext4_op *op, struct ext4_inode *dir, const char *name, size_t len,
+		    const struct ext4_place *p)
 {
 	const struct change c = { .what = REMOVE, .name = name, .len = len };
 
-	return change_entry(op, dir, &c);
+	return change_entry(op, dir, &c, p);
 }
 
 int ext4_dir_set(struct ext4_op *op, struct ext4_inode *dir, const char *name, size_t len,
-		 uint32_t ino, uint32_t mode)
+		 uint32_t ino, uint32_t mode, const struct ext4_place *p)
 {
 	const struct change c = { .what = SET, .name = name, .len = len, .ino = ino, .mode = mode };
 
-	return change_entry(op, dir, &c);
+	return change_entry(op, dir, &c, p);
 }
 
 int ext4_dir_make(struct ext4_op *op, struct ext4_inode *dir, uint32_t parent)

@@ -142,35 +142,67 @@ static uint32_t end_of(const char *name, size_t len)
 	return len < 4 ? 0 : get_unaligned_le32(name + len - 4);
 }
 
-const struct ext4_dirent_disk *ext4_entry_find(const struct ext4_fs *fs, const uint8_t *data,
-					       uint32_t len, const char *name, size_t name_len,
-					       uint32_t *prev)
+/* Is there room behind @de, of @rec_len bytes, for an entry of @need? */
+static bool has_room(const struct ext4_dirent_disk *de, uint32_t rec_len, uint32_t need)
 {
-	const uint32_t block_size = fs->block_size;
+	return rec_len - (de->ino ? ext4_entry_need(de->name_len) : 0) >= need;
+}
+
+bool ext4_entry_search(const struct ext4_fs *fs, const uint8_t *data, const char *name,
+		       size_t name_len, struct ext4_place *p)
+{
+	const uint32_t block_size = fs->block_size, len = p->len;
 	const uint32_t end = end_of(name, name_len);
+	uint32_t need = p->need ? p->need : UINT32_MAX; /* that is looked for still */
 	uint32_t at = 0;
 
-	*prev = len;
+	p->at = p->prev = p->room = len;
 	while (at < len) {
 		const struct ext4_dirent_disk *de = (const void *)(data + at);
+		const uint32_t rec_len = ext4_rec_len(de->rec_len, block_size);
 
 		if (de->name_len == name_len && end_of(de->name, name_len) == end && de->ino &&
-		    !memcmp(de->name, name, name_len))
-			return de;
-		*prev = at;
-		at += ext4_rec_len(de->rec_len, block_size);
+		    !memcmp(de->name, name, name_len)) {
+			p->at = at;
+			p->ino = le32_to_cpu(de->ino);
+			return true;
+		}
+		if (rec_len >= need && has_room(de, rec_len, need)) {
+			p->room = at;
+			need = UINT32_MAX;
+		}
+		p->prev = at;
+		at += rec_len;
 	}
-	return NULL;
+	return false;
+}
+
+int ext4_block_search(struct ext4_inode *dir, uint32_t lblk, const char *name, size_t name_len,
+		      struct ext4_place *p)
+{
+	struct ext4_place here = { .lblk = lblk, .need = p->need };
+	bool found;
+
+	here.buf = ext4_dir_block(dir, lblk, EXT4_CHECK_DIR, &here.len);
+	if (IS_ERR(here.buf))
+		return (int)PTR_ERR(here.buf);
+	found = ext4_entry_search(dir->fs, here.buf->data, name, name_len, &here);
+	if (!found && (p->buf || here.room == here.len)) {
+		ext4_place_put(&here);
+		return -ENOENT;
+	}
+	ext4_place_put(p);
+	*p = here;
+	return found ? 0 : -ENOENT;
 }
 
 int ext4_dirents_find(const struct ext4_fs *fs, const uint8_t *data, uint32_t len, const char *name,
 		      size_t name_len, uint32_t *ino)
 {
-	uint32_t prev;
-	const struct ext4_dirent_disk *de = ext4_entry_find(fs, data, len, name, name_len, &prev);
+	struct ext4_place p = { .len = len };
 
-	if (!de)
+	if (!ext4_entry_search(fs, data, name, name_len, &p))
 		return -ENOENT;
-	*ino = le32_to_cpu(de->ino);
+	*ino = p.ino;
 	return 0;
 }

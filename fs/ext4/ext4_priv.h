@@ -160,18 +160,20 @@ struct ext4_inode {
 	/* The part of an inline file behind the 60 bytes above; NULL when empty. */
 	uint8_t *inline_more;
 	uint32_t inline_more_len;
-	uint32_t inline_at;           /* where in raw that part stands */
-	uint8_t *raw;                 /* the inode's bytes in its table, as of the last change */
-	uint64_t delayed;             /* blocks promised: promise.c; fs->change */
-	uint64_t dirty_tid;           /* the last transaction that changed it */
-	uint64_t data_tid;            /* the last one without which its data cannot be read */
-	uint64_t last_goal;           /* behind the block that was allocated last */
-	bool orphan;                  /* on the list on disk; fs->change */
-	bool unnamed;                 /* made without a name: may get one; fs->change */
-	bool stuck;                   /* could not be freed; fs->change */
-	bool unfreed;                 /* for want of memory: once more; fs->change */
-	bool gone;                    /* freed on the disk: every use is stale */
-	uint32_t open;                /* open references; fs->change */
+	uint32_t inline_at;   /* where in raw that part stands */
+	uint8_t *raw;         /* the inode's bytes in its table, as of the last change */
+	uint64_t delayed;     /* blocks promised: promise.c; fs->change */
+	uint64_t dirty_tid;   /* the last transaction that changed it */
+	uint64_t data_tid;    /* the last one without which its data cannot be read */
+	uint64_t last_goal;   /* behind the block that was allocated last */
+	uint64_t names_added; /* names that came since it is in memory */
+	uint64_t names_moved; /* times that entries went, or moved within or between blocks */
+	bool orphan;          /* on the list on disk; fs->change */
+	bool unnamed;         /* made without a name: may get one; fs->change */
+	bool stuck;           /* could not be freed; fs->change */
+	bool unfreed;         /* for want of memory: once more; fs->change */
+	bool gone;            /* freed on the disk: every use is stale */
+	uint32_t open;        /* open references; fs->change */
 	struct list_head orphan_link; /* fs->change */
 
 	struct fs_stat shown; /* fs->show_lock */
@@ -283,9 +285,41 @@ void ext4_inode_hold(struct ext4_inode *in);
 void ext4_inode_forget(struct ext4_inode *in);
 
 /* dir.c */
-struct ext4_inode *ext4_lookup_get(struct ext4_inode *dir, const char *name, size_t len);
+/* @known: a place that was told before, or NULL; @place: where to tell it, or NULL. */
+struct ext4_inode *ext4_lookup_get(struct ext4_inode *dir, const char *name, size_t len,
+				   const struct fs_place *known, struct fs_place *place);
 /* The number behind @name; the caller has @dir's lock. */
 int __must_check ext4_dir_find(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino);
+
+/*
+ * Where a name is in blocks of its directory, or would be.  An entry's position stays right while
+ * names come (names_added), a place for a new name until another one comes; both until entries go
+ * or move (names_moved).  That before an entry may have got others behind it.
+ */
+struct ext4_place {
+	struct bcache_buf *buf; /* held; NULL: none, or the names stand in the inode */
+	uint32_t lblk;
+	uint32_t len;  /* bytes of the block that hold entries */
+	uint32_t need; /* bytes that the name needs, if it is to be added; 0: it is not */
+	uint32_t at;   /* of the name's entry; len: it is not there */
+	uint32_t prev; /* of the one before; len: none */
+	uint32_t room; /* of the first entry that has room for a new one; len: none */
+	uint32_t ino;
+	uint64_t added, moved;
+};
+
+/*
+ * Look for @name: 0 and *@p, or -ENOENT and with @add the place for it, if it is known.  @p is to
+ * be put in any case.  The caller has @dir's lock.
+ */
+int __must_check ext4_dir_search(struct ext4_inode *dir, const char *name, size_t len,
+				 const struct fs_place *known, bool add, struct ext4_place *p);
+static inline void ext4_place_put(struct ext4_place *p)
+{
+	if (p->buf)
+		bcache_put(p->buf);
+	p->buf = NULL;
+}
 /* The runs 0 and 1 of entries of an inline directory. */
 const uint8_t *ext4_inline_entries(const struct ext4_inode *dir, unsigned int part, uint32_t *len);
 
@@ -338,13 +372,23 @@ static inline uint32_t ext4_rec_len(le16_t raw, uint32_t block_size)
 		return block_size;
 	return (len & 65532) | (len & 3) << 16;
 }
+/* Bytes that an entry needs. */
+static inline uint32_t ext4_entry_need(size_t name_len)
+{
+	return (uint32_t)ALIGN_UP(sizeof(struct ext4_dirent_disk) + name_len, (size_t)4);
+}
 /*
- * The entry called @name in @len checked bytes; NULL: there is none. *@prev: the place of the one
- * before it, or @len.
+ * Look for @name in p->len checked bytes: p->at, p->prev and p->ino, and if it is not there and
+ * p->need says so p->room.  True: it is there.
  */
-const struct ext4_dirent_disk *ext4_entry_find(const struct ext4_fs *fs, const uint8_t *data,
-					       uint32_t len, const char *name, size_t name_len,
-					       uint32_t *prev);
+bool ext4_entry_search(const struct ext4_fs *fs, const uint8_t *data, const char *name,
+		       size_t name_len, struct ext4_place *p);
+/*
+ * The same in block @lblk, which @p holds afterwards if it has the name, or room for it and @p held
+ * none before.  0, -ENOENT or -errno.
+ */
+int __must_check ext4_block_search(struct ext4_inode *dir, uint32_t lblk, const char *name,
+				   size_t name_len, struct ext4_place *p);
 /* Check the entries in @len bytes; the last one has to end exactly there. */
 int __must_check ext4_dirents_check(const struct ext4_inode *dir, const uint8_t *data, uint32_t len,
 				    uint32_t lblk);
@@ -361,9 +405,9 @@ bool ext4_dir_is_indexed(const struct ext4_inode *dir);
 int __must_check ext4_dirents_find(const struct ext4_fs *fs, const uint8_t *data, uint32_t len,
 				   const char *name, size_t name_len, uint32_t *ino);
 
-/* htree.c: -EAGAIN: this index cannot be used, search all blocks. */
-int __must_check ext4_htree_lookup(struct ext4_inode *dir, const char *name, size_t len,
-				   uint32_t *ino);
+/* htree.c: as ext4_dir_search().  -EAGAIN: this index cannot be used, search all blocks. */
+int __must_check ext4_htree_search(struct ext4_inode *dir, const char *name, size_t len,
+				   struct ext4_place *p);
 /* Is a block of the index well formed, with the right checksum? */
 int __must_check ext4_dx_check(const struct ext4_inode *dir, const uint8_t *data, bool root,
 			       uint32_t lblk);

@@ -219,14 +219,17 @@ int __must_check ext4_inline_to_blocks(struct ext4_op *op, struct ext4_inode *in
 /* The contents that were changed in in->iblock and in->inline_more go into in->raw. */
 void ext4_inline_sync(struct ext4_inode *in);
 
-/* dir_write.c */
+/*
+ * dir_write.c: @p: what ext4_dir_search() has told of the name, under the lock that is still held;
+ * or NULL.
+ */
 int __must_check ext4_dir_add(struct ext4_op *op, struct ext4_inode *dir, const char *name,
-			      size_t len, uint32_t ino, uint32_t mode);
+			      size_t len, uint32_t ino, uint32_t mode, const struct ext4_place *p);
 int __must_check ext4_dir_remove(struct ext4_op *op, struct ext4_inode *dir, const char *name,
-				 size_t len);
+				 size_t len, const struct ext4_place *p);
 /* Let the entry @name, also "..", name another inode. */
 int __must_check ext4_dir_set(struct ext4_op *op, struct ext4_inode *dir, const char *name,
-			      size_t len, uint32_t ino, uint32_t mode);
+			      size_t len, uint32_t ino, uint32_t mode, const struct ext4_place *p);
 /* The first block of a new directory. */
 int __must_check ext4_dir_make(struct ext4_op *op, struct ext4_inode *dir, uint32_t parent);
 /* Nothing but "." and ".."?  1, 0, or -errno. */
@@ -235,17 +238,15 @@ int __must_check ext4_dir_is_empty(struct ext4_inode *dir);
 struct bcache_buf *ext4_dir_append(struct ext4_op *op, struct ext4_inode *dir, uint32_t *lblk);
 
 /*
- * dir_entry.c: in @len bytes of entries; pure. *@sum, if it is not NULL: by which value the CRC of
- * the bytes has changed.
+ * dir_entry.c: in p->len bytes of entries: a name into p->room, or the entry p->at away or changed;
+ * pure.  *@sum, if it is not NULL: by which value the CRC of the bytes has changed.
  */
-int __must_check ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, uint32_t len,
-				const char *name, size_t name_len, uint32_t ino, uint32_t mode,
-				uint32_t *sum);
-int __must_check ext4_entry_remove(const struct ext4_fs *fs, uint8_t *data, uint32_t len,
-				   const char *name, size_t name_len, uint32_t *sum);
-int __must_check ext4_entry_set(const struct ext4_fs *fs, uint8_t *data, uint32_t len,
-				const char *name, size_t name_len, uint32_t ino, uint32_t mode,
-				uint32_t *sum);
+void ext4_entry_add(const struct ext4_fs *fs, uint8_t *data, const struct ext4_place *p,
+		    const char *name, size_t name_len, uint32_t ino, uint32_t mode, uint32_t *sum);
+void ext4_entry_remove(const struct ext4_fs *fs, uint8_t *data, const struct ext4_place *p,
+		       uint32_t *sum);
+void ext4_entry_set(const struct ext4_fs *fs, uint8_t *data, const struct ext4_place *p,
+		    uint32_t ino, uint32_t mode, uint32_t *sum);
 uint8_t ext4_file_type(const struct ext4_fs *fs, uint32_t mode);
 le16_t ext4_rec_len_disk(uint32_t len, uint32_t block_size);
 /* Put an empty block's entry and its tail there. */

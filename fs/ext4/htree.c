@@ -169,22 +169,12 @@ int htree_next_leaf(struct htree_walk *w, bool same)
 	return err ? err : 1;
 }
 
-static int search_leaf(struct htree_walk *w, const char *name, size_t len, uint32_t *ino,
-		       uint32_t *lblk)
+static int search_leaf(struct htree_walk *w, const char *name, size_t len, struct ext4_place *p)
 {
-	struct bcache_buf *buf;
-	uint32_t entries_len;
-	int err;
+	uint32_t lblk;
+	const int err = htree_entry_block(w, w->nr_levels - 1, &lblk);
 
-	err = htree_entry_block(w, w->nr_levels - 1, lblk);
-	if (err)
-		return err;
-	buf = ext4_dir_block(w->dir, *lblk, EXT4_CHECK_DIR, &entries_len);
-	if (IS_ERR(buf))
-		return (int)PTR_ERR(buf);
-	err = ext4_dirents_find(w->dir->fs, buf->data, entries_len, name, len, ino);
-	bcache_put(buf);
-	return err;
+	return err ? err : ext4_block_search(w->dir, lblk, name, len, p);
 }
 
 unsigned int htree_hash_version(const struct ext4_fs *fs, uint8_t base)
@@ -247,7 +237,7 @@ int htree_start(struct htree_walk *w, const char *name, size_t len)
 	return load_below(w, 0, true);
 }
 
-static int find(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino, uint32_t *lblk)
+int ext4_htree_search(struct ext4_inode *dir, const char *name, size_t len, struct ext4_place *p)
 {
 	struct htree_walk w;
 	int err, more;
@@ -256,9 +246,10 @@ static int find(struct ext4_inode *dir, const char *name, size_t len, uint32_t *
 	err = htree_start(&w, name, len);
 	if (!err) {
 		do {
-			err = search_leaf(&w, name, len, ino, lblk);
+			err = search_leaf(&w, name, len, p);
 			if (err != -ENOENT)
 				break;
+			p->need = 0; /* a new name comes into the first leaf of its hash */
 			more = htree_next_leaf(&w, true);
 			if (more < 0)
 				err = more;
@@ -266,20 +257,6 @@ static int find(struct ext4_inode *dir, const char *name, size_t len, uint32_t *
 	}
 	htree_put(&w);
 	return err;
-}
-
-int ext4_htree_lookup(struct ext4_inode *dir, const char *name, size_t len, uint32_t *ino)
-{
-	uint32_t lblk;
-
-	return find(dir, name, len, ino, &lblk);
-}
-
-int ext4_htree_find(struct ext4_inode *dir, const char *name, size_t len, uint32_t *lblk)
-{
-	uint32_t ino;
-
-	return find(dir, name, len, &ino, lblk);
 }
 
 bool ext4_htree_is_index(const struct ext4_inode *dir, uint32_t lblk, const uint8_t *data)

@@ -275,6 +275,7 @@ static int split_leaf(struct ext4_op *op, struct htree_walk *w, struct bcache_bu
 		goto out;
 	}
 	memcpy(copy, buf->data, bs);
+	dir->names_moved++;
 	pack(dir, fresh->data, copy, e + stay, n - stay);
 	err = ext4_leaf_dirty(op, dir, fresh);
 	if (!err)
@@ -319,8 +320,8 @@ static int index_room(struct ext4_op *op, struct htree_walk *w)
 static int try_add(struct ext4_op *op, struct htree_walk *w, const char *name, size_t len,
 		   uint32_t ino, uint32_t mode)
 {
-	struct bcache_buf *buf;
-	uint32_t lblk, data_len, sum;
+	struct ext4_place p = { .need = ext4_entry_need(len) };
+	uint32_t lblk, sum;
 	int err;
 
 	err = htree_start(w, name, len);
@@ -328,23 +329,24 @@ static int try_add(struct ext4_op *op, struct htree_walk *w, const char *name, s
 		err = htree_entry_block(w, w->nr_levels - 1, &lblk);
 	if (err)
 		return err == -EAGAIN ? -EOPNOTSUPP : err;
-	buf = ext4_dir_block(w->dir, lblk, EXT4_CHECK_DIR, &data_len);
-	if (IS_ERR(buf))
-		return (int)PTR_ERR(buf);
-	err = ext4_write_access(op->h, buf);
-	if (!err)
-		err = ext4_entry_add(op->fs, buf->data, data_len, name, len, ino, mode, &sum);
-	if (!err) {
-		err = ext4_leaf_changed(op, w->dir, buf, sum);
-	} else if (err == -ENOSPC) {
+	p.buf = ext4_dir_block(w->dir, lblk, EXT4_CHECK_DIR, &p.len);
+	if (IS_ERR(p.buf))
+		return (int)PTR_ERR(p.buf);
+	(void)ext4_entry_search(op->fs, p.buf->data, name, len, &p); /* for room */
+	err = ext4_write_access(op->h, p.buf);
+	if (!err && p.room < p.len) {
+		ext4_entry_add(op->fs, p.buf->data, &p, name, len, ino, mode, &sum);
+		w->dir->names_added++;
+		err = ext4_leaf_changed(op, w->dir, p.buf, sum);
+	} else if (!err) {
 		err = index_room(op, w);
 		if (!err) {
-			err = split_leaf(op, w, buf, data_len);
+			err = split_leaf(op, w, p.buf, p.len);
 			if (!err)
 				err = 1;
 		}
 	}
-	bcache_put(buf);
+	ext4_place_put(&p);
 	return err;
 }
 
@@ -429,6 +431,7 @@ int ext4_htree_make(struct ext4_op *op, struct ext4_inode *dir)
 	/* Behind "." and "..", within the block, as was checked: the positions count from there. */
 	from = behind_dots(fs, root->data);
 	n = hash_leaf(&w, root->data + from, len - from, e);
+	dir->names_moved++;
 	pack(dir, leaf->data, root->data + from, e, n);
 	err = ext4_leaf_dirty(op, dir, leaf);
 	if (!err) {

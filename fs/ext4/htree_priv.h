@@ -42,9 +42,6 @@ void htree_put(struct htree_walk *w);
 /* The hash version that this directory's or, without index, the file system's names have. */
 unsigned int htree_hash_version(const struct ext4_fs *fs, uint8_t base);
 uint32_t htree_max_levels(const struct ext4_fs *fs);
-/* The block of the entry called @name. */
-int __must_check ext4_htree_find(struct ext4_inode *dir, const char *name, size_t len,
-				 uint32_t *lblk);
 uint32_t ext4_dx_csum(const struct ext4_inode *dir, const uint8_t *data, bool root, uint32_t count,
 		      const struct ext4_dx_tail *tail);
 /* Is block @lblk of a directory its index's root or a node of it? */

@@ -49,7 +49,7 @@ static int refill_dir(struct ext4_op *op, struct ext4_inode *dir, uint8_t *data,
 
 		if (de->ino)
 			err = ext4_dir_add(op, dir, de->name, de->name_len, le32_to_cpu(de->ino),
-					   mode);
+					   mode, NULL);
 		at += ext4_rec_len(de->rec_len, dir->fs->block_size);
 	}
 	return err;

@@ -178,26 +178,38 @@ static int make_inode(struct ext4_op *op, struct ext4_inode *dir, const struct f
 	return err ? undo_new(op, in, err) : 0;
 }
 
+/* @dir must be a directory that has no such name; *@p: where that would be. */
+static int find_no_name(const struct ext4_op *op, struct ext4_inode *dir, const char *name,
+			size_t len, struct ext4_place *p)
+{
+	int err = ext4_dir_check(dir);
+
+	if (err)
+		return err;
+	err = ext4_dir_search(dir, name, len, op->ch ? op->ch->place : NULL, true, p);
+	if (err == -ENOENT)
+		return 0;
+	return err ? err : -EEXIST;
+}
+
 static int create(struct ext4_op *op, struct ext4_inode *dir, const char *name, size_t len,
 		  const struct fs_new *what, struct ext4_inode *in)
 {
 	const bool is_dir = (what->mode & S_IFMT) == S_IFDIR;
-	uint32_t ino;
+	struct ext4_place p = { .buf = NULL };
 	int err;
 
-	err = ext4_dir_check(dir);
+	err = find_no_name(op, dir, name, len, &p);
 	if (!err && is_dir)
 		err = ext4_link_room(dir);
 	if (!err)
-		err = ext4_dir_find(dir, name, len, &ino);
-	if (err != -ENOENT)
-		return err ? err : -EEXIST;
-	if (!dir->nlink)
-		return -ENOENT;
-	err = make_inode(op, dir, what, in);
-	if (err)
+		err = make_inode(op, dir, what, in);
+	if (err) {
+		ext4_place_put(&p);
 		return err;
-	err = ext4_dir_add(op, dir, name, len, in->ino, in->mode);
+	}
+	err = ext4_dir_add(op, dir, name, len, in->ino, in->mode, &p);
+	ext4_place_put(&p);
 	if (err)
 		return undo_new(op, in, err);
 	if (is_dir)
@@ -322,21 +334,17 @@ struct ext4_inode *ext4_tmpfile(struct ext4_inode *dir, const struct fs_new *wha
 static int link_it(struct ext4_op *op, struct ext4_inode *in, struct ext4_inode *dir,
 		   const char *name, size_t len)
 {
-	uint32_t ino;
+	struct ext4_place p = { .buf = NULL };
 	int err;
 
-	err = in->gone ? -ESTALE : ext4_dir_check(dir);
-	if (!err)
-		err = ext4_link_room(in);
+	err = in->gone ? -ESTALE : ext4_link_room(in);
 	if (!err && !in->nlink && !in->unnamed)
 		err = -ENOENT;
 	if (!err)
-		err = ext4_dir_find(dir, name, len, &ino);
-	if (err != -ENOENT)
-		return err ? err : -EEXIST;
-	if (!in->nlink && !in->unnamed)
-		return -ENOENT;
-	err = ext4_dir_add(op, dir, name, len, in->ino, in->mode);
+		err = find_no_name(op, dir, name, len, &p);
+	if (!err)
+		err = ext4_dir_add(op, dir, name, len, in->ino, in->mode, &p);
+	ext4_place_put(&p);
 	if (err)
 		return err;
 	if (!in->nlink) {
@@ -405,13 +413,13 @@ int ext4_drop_link(struct ext4_op *op, struct ext4_inode *dir, struct ext4_inode
 static int unlink_it(struct ext4_op *op, struct ext4_inode *dir, const char *name, size_t len,
 		     struct ext4_inode *in, bool is_rmdir)
 {
-	uint32_t ino;
+	struct ext4_place p = { .buf = NULL };
 	int err;
 
 	err = ext4_dir_check(dir);
 	if (!err)
-		err = ext4_dir_find(dir, name, len, &ino);
-	if (!err && ino != in->ino)
+		err = ext4_dir_search(dir, name, len, op->ch ? op->ch->place : NULL, false, &p);
+	if (!err && p.ino != in->ino)
 		err = -EAGAIN; /* another file has the name by now */
 	if (!err && in->gone)
 		err = -ESTALE;
@@ -425,7 +433,8 @@ static int unlink_it(struct ext4_op *op, struct ext4_inode *dir, const char *nam
 			err = err ? 0 : -ENOTEMPTY;
 	}
 	if (!err)
-		err = ext4_dir_remove(op, dir, name, len);
+		err = ext4_dir_remove(op, dir, name, len, &p);
+	ext4_place_put(&p);
 	if (err)
 		return err;
 	err = ext4_drop_link(op, dir, in);
@@ -449,7 +458,7 @@ int ext4_unlink(struct ext4_inode *dir, const char *name, size_t len, bool is_rm
 	if (is_dots(name, len))
 		return !is_rmdir ? -EISDIR : len == 1 ? -EINVAL : -ENOTEMPTY;
 	do {
-		in = ext4_lookup_get(dir, name, len);
+		in = ext4_lookup_get(dir, name, len, ch ? ch->place : NULL, NULL);
 		if (IS_ERR(in))
 			return (int)PTR_ERR(in);
 		unused = false;

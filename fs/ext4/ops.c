@@ -51,9 +51,10 @@ static void op_stat(const struct fs_inode *in, struct fs_stat *out)
 	ext4_inode_stat(container_of(in, const struct ext4_inode, base), out);
 }
 
-static struct fs_inode *op_lookup(struct fs_inode *dir, const char *name, size_t len)
+static struct fs_inode *op_lookup(struct fs_inode *dir, const char *name, size_t len,
+				  struct fs_place *place)
 {
-	return base_of(ext4_lookup_get(inode_of(dir), name, len));
+	return base_of(ext4_lookup_get(inode_of(dir), name, len, NULL, place));
 }
 
 static int op_readdir(struct fs_inode *dir, uint64_t *cookie, uint64_t behind, fs_fill_fn fill,

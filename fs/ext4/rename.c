@@ -24,6 +24,8 @@ struct rename {
 	struct ext4_inode *in;       /* what is renamed, held */
 	struct ext4_inode *target;   /* what had the new name, held, or NULL */
 	struct ext4_inode *whiteout; /* the device that takes the old name, or NULL */
+	struct ext4_place old_place; /* of the name, and of the new one; to be put */
+	struct ext4_place new_place;
 };
 
 /* Is @dir the directory @in or below it?  Follows ".."; the tree's depth is bounded by inodes. */
@@ -79,22 +81,25 @@ static int check_kinds(const struct rename *r)
 /* Do the names still lead where they led when their inodes were held? */
 static int check_names(struct rename *r)
 {
-	uint32_t ino;
+	const struct fs_change *ch = r->op.ch;
 	int err;
 
 	err = ext4_dir_check(r->from);
 	if (!err)
 		err = ext4_dir_check(r->to);
 	if (!err)
-		err = ext4_dir_find(r->from, r->name, r->len, &ino);
+		err = ext4_dir_search(r->from, r->name, r->len, ch ? ch->place : NULL, false,
+				      &r->old_place);
 	if (err)
 		return err;
-	if (ino != r->in->ino || r->in->gone)
+	if (r->old_place.ino != r->in->ino || r->in->gone)
 		return -EAGAIN;
-	err = ext4_dir_find(r->to, r->to_name, r->to_len, &ino);
+	err = ext4_dir_search(r->to, r->to_name, r->to_len, ch ? ch->to_place : NULL, true,
+			      &r->new_place);
 	if (err && err != -ENOENT)
 		return err;
-	if (err ? r->target != NULL : !r->target || r->target->ino != ino || r->target->gone)
+	if (err ? r->target != NULL
+		: !r->target || r->target->ino != r->new_place.ino || r->target->gone)
 		return -EAGAIN;
 	return check_kinds(r);
 }
@@ -130,7 +135,7 @@ static int reparent(struct rename *r, struct ext4_inode *in, struct ext4_inode *
 
 	if (!ext4_is_dir(in) || old == new)
 		return 0;
-	err = ext4_dir_set(&r->op, in, "..", 2, new->ino, S_IFDIR);
+	err = ext4_dir_set(&r->op, in, "..", 2, new->ino, S_IFDIR, NULL);
 	ext4_dir_unlink(old);
 	ext4_dir_link(new);
 	return err;
@@ -156,9 +161,11 @@ static int exchange(struct rename *r)
 	struct ext4_op *op = &r->op;
 	int err;
 
-	err = ext4_dir_set(op, r->to, r->to_name, r->to_len, r->in->ino, r->in->mode);
+	err = ext4_dir_set(op, r->to, r->to_name, r->to_len, r->in->ino, r->in->mode,
+			   &r->new_place);
 	if (!err)
-		err = ext4_dir_set(op, r->from, r->name, r->len, r->target->ino, r->target->mode);
+		err = ext4_dir_set(op, r->from, r->name, r->len, r->target->ino, r->target->mode,
+				   &r->old_place);
 	if (!err)
 		err = reparent(r, r->in, r->from, r->to);
 	if (!err)
@@ -177,8 +184,8 @@ static int leave_old(struct rename *r)
 {
 	if (r->whiteout)
 		return ext4_dir_set(&r->op, r->from, r->name, r->len, r->whiteout->ino,
-				    r->whiteout->mode);
-	return ext4_dir_remove(&r->op, r->from, r->name, r->len);
+				    r->whiteout->mode, &r->old_place);
+	return ext4_dir_remove(&r->op, r->from, r->name, r->len, &r->old_place);
 }
 
 static int move(struct rename *r)
@@ -196,9 +203,11 @@ static int move(struct rename *r)
 			return ext4_op_abort(op, err, "making a whiteout");
 	}
 	if (r->target)
-		err = ext4_dir_set(op, r->to, r->to_name, r->to_len, r->in->ino, r->in->mode);
+		err = ext4_dir_set(op, r->to, r->to_name, r->to_len, r->in->ino, r->in->mode,
+				   &r->new_place);
 	else
-		err = ext4_dir_add(op, r->to, r->to_name, r->to_len, r->in->ino, r->in->mode);
+		err = ext4_dir_add(op, r->to, r->to_name, r->to_len, r->in->ino, r->in->mode,
+				   &r->new_place);
 	if (err && r->whiteout && !ext4_aborted(op->fs)) {
 		const int free_err = ext4_ifree(op, r->whiteout);
 
@@ -231,12 +240,12 @@ static int rename_it(struct rename *r)
 	return r->flags & RENAME_EXCHANGE ? exchange(r) : move(r);
 }
 
-static int hold_inodes(struct rename *r)
+static int hold_inodes(struct rename *r, const struct fs_change *ch)
 {
-	r->in = ext4_lookup_get(r->from, r->name, r->len);
+	r->in = ext4_lookup_get(r->from, r->name, r->len, ch ? ch->place : NULL, NULL);
 	if (IS_ERR(r->in))
 		return (int)PTR_ERR(r->in);
-	r->target = ext4_lookup_get(r->to, r->to_name, r->to_len);
+	r->target = ext4_lookup_get(r->to, r->to_name, r->to_len, ch ? ch->to_place : NULL, NULL);
 	if (IS_ERR(r->target)) {
 		const int err = (int)PTR_ERR(r->target);
 
@@ -271,7 +280,7 @@ static int rename_once(struct rename *r, const struct fs_change *ch)
 	bool unused = false;
 	int err;
 
-	err = hold_inodes(r);
+	err = hold_inodes(r, ch);
 	if (!err)
 		err = ext4_op_begin(&r->op, r->from->fs, 2 * EXT4_CREDITS_NAMES, ch,
 				    (struct ext4_inode *const[]){ r->from, r->to, r->in, r->target,
@@ -279,6 +288,8 @@ static int rename_once(struct rename *r, const struct fs_change *ch)
 				    5);
 	if (!err) {
 		err = rename_it(r);
+		ext4_place_put(&r->old_place);
+		ext4_place_put(&r->new_place);
 		unused = !err && r->target && !r->target->nlink && !r->target->open;
 		err = ext4_op_end(&r->op, r->in, err);
 	}

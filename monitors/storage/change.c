@@ -50,7 +50,8 @@ struct op {
 	uint32_t vnode; /* of the directory or file that is changed, and so of the answer */
 	struct fs_cred cred;
 	struct fs_change ch;
-	uint8_t *reply; /* RECORD_REPLY_MAX bytes */
+	struct fs_place place, to_place; /* what ch refers to */
+	uint8_t *reply;                  /* RECORD_REPLY_MAX bytes */
 };
 
 /* --- pieces ------------------------------------------------------------------------------- */
@@ -116,9 +117,9 @@ static int check_found(struct op *op, const struct fs_inode *in, const struct pr
 }
 
 /* Nothing has the name: 0, -EEXIST, or why that cannot be said. */
-static int check_free(struct fs_inode *dir, const char *name, size_t len)
+static int check_free(struct op *op, struct fs_inode *dir, const char *name, size_t len)
 {
-	struct fs_inode *in = fs_lookup(dir, name, len);
+	struct fs_inode *in = fs_lookup_place(dir, name, len, &op->place);
 
 	if (!IS_ERR(in)) {
 		fs_inode_put(in);
@@ -179,7 +180,7 @@ static ssize_t make_in(struct op *op, const struct ps_make_req *r, struct fs_ino
 
 	err = fs_stat_for(dir, &op->cred, &s);
 	if (!err)
-		err = check_free(dir, r->name, r->name_len);
+		err = check_free(op, dir, r->name, r->name_len);
 	if (!err)
 		err = check_writable(op);
 	if (!err)
@@ -259,7 +260,7 @@ static ssize_t link_in(struct op *op, const struct ps_link_req *r, struct fs_ino
 	fs_inode_stat(in, &s);
 	err = fs_stat_for(dir, &op->cred, &dir_stat);
 	if (!err)
-		err = check_free(dir, r->name, r->name_len);
+		err = check_free(op, dir, r->name, r->name_len);
 	if (!err)
 		err = check_writable(op);
 	if (!err)
@@ -343,7 +344,7 @@ static ssize_t removed(struct op *op, struct fs_inode *in, struct held *h)
 
 static ssize_t remove_from(struct op *op, const struct ps_remove_req *r, struct fs_inode *dir)
 {
-	struct fs_inode *victim = fs_lookup(dir, r->name, r->name_len);
+	struct fs_inode *victim = fs_lookup_place(dir, r->name, r->name_len, &op->place);
 	struct held *h;
 	ssize_t ret;
 	int err;
@@ -442,10 +443,10 @@ static int find_both(struct op *op, struct rename_op *m)
 	const struct ps_rename_req *r = m->r;
 	int err;
 
-	m->source = fs_lookup(m->from, r->from, r->from_len);
+	m->source = fs_lookup_place(m->from, r->from, r->from_len, &op->place);
 	if (IS_ERR(m->source))
 		return (int)PTR_ERR(m->source);
-	m->target = fs_lookup(m->to, r->to, r->to_len);
+	m->target = fs_lookup_place(m->to, r->to, r->to_len, &op->to_place);
 	if (PTR_ERR(m->target) == -ENOENT)
 		m->target = NULL;
 	if (IS_ERR(m->target))
@@ -763,6 +764,8 @@ ssize_t storage_change(struct storage *st, uint16_t opcode, const struct storage
 		.gid = op.cred.gid,
 		.privileged = !op.cred.uid,
 		.now = time_now(),
+		.place = &op.place,
+		.to_place = &op.to_place,
 	};
 	rec = record_begin(&st->records, from, &req.change, answer, &ret);
 	if (rec) {

@@ -169,11 +169,14 @@ static void op_stat(const struct fs_inode *in, struct fs_stat *out)
 	*out = node_of(in)->st;
 }
 
-static struct fs_inode *op_lookup(struct fs_inode *dir, const char *name, size_t len)
+static struct fs_inode *op_lookup(struct fs_inode *dir, const char *name, size_t len,
+				  struct fs_place *place)
 {
 	struct memfs *m = mine(dir);
 	struct entry *e;
 
+	if (place)
+		*place = (struct fs_place){ .dir = NULL };
 	if ((node_of(dir)->st.mode & S_IFMT) != S_IFDIR)
 		return ERR_PTR(-ENOTDIR);
 	mutex_lock(&m->lock);

@@ -76,6 +76,23 @@ struct fs_dirent {
 	bool more;     /* names behind this one have the same cookie: fs_readdir_behind() */
 };
 
+/*
+ * Where a directory has a name, or has room for it: fs_lookup_place() tells, and a change of that name that
+ * gets it (struct fs_change) need not search again.  Only the file system looks inside; zeroed, it
+ * tells nothing.  One that is out of date does no harm, as long as its directory is held.
+ */
+struct fs_place {
+	const void *dir; /* whose it is; NULL: nothing is told */
+	uint64_t added;  /* of the directory: see ext4_inode.names_added */
+	uint64_t moved;
+	uint64_t block; /* of the disk */
+	uint32_t lblk;
+	uint32_t len;
+	uint32_t at;
+	uint32_t prev;
+	uint32_t room;
+};
+
 /* Takes one entry; a non-zero answer ends the listing, and that entry is not consumed. */
 typedef int (*fs_fill_fn)(void *arg, const struct fs_dirent *de);
 
@@ -92,7 +109,8 @@ struct fs_ops {
 	struct fs_inode *(*inode_get)(struct fs *fs, uint64_t ino, uint64_t gen);
 	void (*inode_put)(struct fs_inode *in);
 	void (*stat)(const struct fs_inode *in, struct fs_stat *out);
-	struct fs_inode *(*lookup)(struct fs_inode *dir, const char *name, size_t len);
+	struct fs_inode *(*lookup)(struct fs_inode *dir, const char *name, size_t len,
+				   struct fs_place *place);
 	int (*readdir)(struct fs_inode *dir, uint64_t *cookie, uint64_t behind, fs_fill_fn fill,
 		       void *arg);
 	int (*readlink)(struct fs_inode *in, char *buf, size_t *len);
@@ -144,7 +162,14 @@ static inline void fs_inode_stat(const struct fs_inode *in, struct fs_stat *out)
  */
 static inline struct fs_inode *fs_lookup(struct fs_inode *dir, const char *name, size_t len)
 {
-	return dir->ops->lookup(dir, name, len);
+	return dir->ops->lookup(dir, name, len, NULL);
+}
+
+/* The same for a change that is to follow: also tells the place, with -ENOENT that for the name. */
+static inline struct fs_inode *fs_lookup_place(struct fs_inode *dir, const char *name, size_t len,
+					       struct fs_place *place)
+{
+	return dir->ops->lookup(dir, name, len, place);
 }
 
 /*
@@ -195,6 +220,9 @@ struct fs_change {
 	bool privileged; /* may use the blocks that are reserved for root */
 	uint64_t kept;   /* pages of the file whose promise it takes nothing of */
 	struct fs_time now;
+	/* What fs_lookup_place() told of the change's name, and of a rename's new one; or NULL. */
+	const struct fs_place *place;
+	const struct fs_place *to_place;
 };
 
 /* The record that a change leaves under its id. */
