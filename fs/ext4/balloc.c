@@ -143,7 +143,10 @@ static uint64_t own_promise(const struct ext4_op *op, const struct ext4_inode *i
 uint64_t ext4_avail(const struct ext4_op *op, const struct ext4_inode *in)
 {
 	const struct ext4_fs *fs = op->fs;
-	const uint64_t own = in ? own_promise(op, in) : 0, others = fs->delayed - own;
+	const uint64_t promise = in ? own_promise(op, in) : 0;
+	const uint64_t room = op->room ? EXT4_ROOM_BLOCKS : 0;
+	const uint64_t own = promise + room - MIN(room, (uint64_t)op->taken);
+	const uint64_t others = ext4_kept_blocks(fs) - promise - room;
 	const uint64_t nr_free = ext4_free_blocks(fs);
 	uint64_t left = nr_free > others ? nr_free - others : 0, spare;
 
@@ -316,6 +319,8 @@ int ext4_balloc(struct ext4_op *op, struct ext4_inode *in, uint64_t goal, uint32
 	given = (uint32_t)MIN((uint64_t)f.nr, own_promise(op, in));
 	WRITE_ONCE(in->delayed, in->delayed - given);
 	WRITE_ONCE(fs->delayed, fs->delayed - given);
+	if (op->room)
+		op->taken += f.nr - given;
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ext4's changing operations as a struct fs_write_ops. */
 #include <fs/fs.h>
+#include <kernel/mutex.h>
 #include <kernel/rwsem.h>
 #include <lib/err.h>
 #include <lib/errno.h>
@@ -79,6 +80,25 @@ static int op_promise(struct fs_inode *in, struct fs_promise *p, const struct fs
 	return ext4_promise(inode_of(in), p, ch);
 }
 
+static uint32_t op_rooms(struct fs *fs, uint32_t nr)
+{
+	return ext4_rooms(ext4_of(fs), nr);
+}
+
+static int op_lend(struct fs_inode *dir, uint32_t nr, struct fs_lent *out)
+{
+	return ext4_lend(inode_of(dir), nr, out);
+}
+
+static void op_unlend_all(struct fs *fs)
+{
+	struct ext4_fs *ext4 = ext4_of(fs);
+
+	mutex_lock(&ext4->change);
+	ext4_unlend_all(ext4);
+	mutex_unlock(&ext4->change);
+}
+
 static int op_fallocate(struct fs_inode *in, uint32_t mode, uint64_t off, uint64_t len,
 			const struct fs_change *ch)
 {
@@ -145,6 +165,9 @@ const struct fs_write_ops ext4_write_ops = {
 	.xattr_set = op_xattr_set,
 	.write_pages = op_write_pages,
 	.promise = op_promise,
+	.rooms = op_rooms,
+	.lend = op_lend,
+	.unlend_all = op_unlend_all,
 	.fallocate = op_fallocate,
 	.fsync = op_fsync,
 	.sync = op_sync,

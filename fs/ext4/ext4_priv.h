@@ -26,6 +26,7 @@
 #define EXT4_ROOT_INO    2u
 #define EXT4_GROUP_LOCKS 16u
 
+struct ext4_lending;
 struct ext4_mmp;
 struct journal;
 struct thread;
@@ -120,6 +121,8 @@ struct ext4_fs {
 	atomic64_t nr_busy;
 	uint64_t *scratch;                 /* one block; change */
 	uint64_t delayed;                  /* blocks promised: the inodes' sum; change */
+	uint32_t rooms;                    /* names that room is kept for: rooms.c; change */
+	struct ext4_lending *lending;      /* lend.c; NULL: nothing was lent; change */
 	uint32_t gens[8];                  /* random: of the next new inodes; change */
 	uint32_t nr_gens;                  /* change */
 	uint16_t extra_isize;              /* const: of new inodes */
@@ -182,7 +185,8 @@ struct ext4_inode {
 	struct list_head hash;
 	struct list_head lru;
 	uint32_t refs;
-	bool changed; /* atomic: the table differs from what a reader may have in hand */
+	bool changed;       /* atomic: the table differs from what a reader may have in hand */
+	uint64_t raw_block; /* const once known, else 0: where its bytes in the table are */
 };
 
 /* Values of bcache_buf.checked_as; the owner's inode number is in the upper half. */
@@ -219,6 +223,18 @@ static inline bool ext4_blocks_ok(const struct ext4_fs *fs, uint64_t block, uint
 static inline uint64_t ext4_free_blocks(const struct ext4_fs *fs)
 {
 	return (uint64_t)MAX(atomic64_read(&fs->free_blocks), (int64_t)0);
+}
+
+/*
+ * Blocks that one name may need in its directory: a leaf, three nodes of the index, one of which is
+ * a new root's; for these blocks five of the directory's map; and one for inherited lists.
+ */
+#define EXT4_ROOM_BLOCKS 10u
+
+/* Blocks of those that are free which are kept for somebody. */
+static inline uint64_t ext4_kept_blocks(const struct ext4_fs *fs)
+{
+	return READ_ONCE(fs->delayed) + (uint64_t)READ_ONCE(fs->rooms) * EXT4_ROOM_BLOCKS;
 }
 
 static inline uint32_t ext4_free_inodes(const struct ext4_fs *fs)
@@ -372,6 +388,7 @@ static inline uint32_t ext4_rec_len(le16_t raw, uint32_t block_size)
 		return block_size;
 	return (len & 65532) | (len & 3) << 16;
 }
+#define EXT4_ENTRY_MIN 12u /* bytes of an entry that has a name */
 /* Bytes that an entry needs. */
 static inline uint32_t ext4_entry_need(size_t name_len)
 {

@@ -34,7 +34,9 @@ struct ext4_op {
 	const struct fs_change *ch; /* NULL: ours, for instance the end of an orphan */
 	struct ext4_inode *inodes[EXT4_OP_INODES]; /* locked; in the order of their addresses */
 	unsigned int nr_inodes;
-	bool recorded; /* the change's id */
+	bool recorded;  /* the change's id */
+	bool room;      /* it brings a name for which room is kept: rooms.c */
+	uint32_t taken; /* blocks of that room */
 };
 
 /* Credits that any change of names needs at most: two directories that split, and four inodes. */
@@ -118,12 +120,28 @@ bool ext4_has_busy(struct ext4_fs *fs);
 uint64_t ext4_avail(const struct ext4_op *op, const struct ext4_inode *in);
 
 /*
- * ialloc.c: make @in, which ext4_inode_new() made and @op locks, an inode of type @mode near @dir.
- * It is in the cache then, and not written yet.
+ * ialloc.c: make @in, which ext4_inode_new() made and @op locks, an inode of type @mode near @dir;
+ * @want: the one of that number and generation, or NULL.  It is in the cache then, and not written
+ * yet.
  */
 int __must_check ext4_ialloc(struct ext4_op *op, struct ext4_inode *dir, uint32_t mode,
-			     struct ext4_inode *in);
+			     const struct fs_lent *want, struct ext4_inode *in);
 int __must_check ext4_ifree(struct ext4_op *op, struct ext4_inode *in);
+/* A random generation for a new inode; not 0. */
+uint32_t ext4_next_gen(struct ext4_fs *fs);
+
+/* rooms.c */
+uint32_t ext4_rooms(struct ext4_fs *fs, uint32_t nr);
+/* The change @op, which has succeeded, has used its room up. */
+void ext4_room_used(struct ext4_op *op);
+
+/* lend.c; fs->change guards what is lent. */
+int ext4_lend(struct ext4_inode *dir, uint32_t nr, struct fs_lent *out);
+/* Also at the end of a mount. */
+void ext4_unlend_all(struct ext4_fs *fs);
+bool ext4_is_lent(struct ext4_fs *fs, uint32_t ino);
+/* It is a file's now. */
+void ext4_unlend(struct ext4_fs *fs, uint32_t ino);
 
 /* Give @in, whose number is set, the fields of a new inode of type @mode. */
 void ext4_inode_init(struct ext4_op *op, struct ext4_inode *in, uint32_t flags, uint32_t mode);

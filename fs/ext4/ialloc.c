@@ -78,8 +78,21 @@ static int stay_near(struct ext4_fs *fs, uint32_t parent, uint32_t *group)
 	return 0;
 }
 
-/* Take a free inode of @group: its number in *@ino; 1: there is none. */
-static int take(struct ext4_op *op, uint32_t group, bool dir, uint32_t *ino)
+/* A free inode of @group that is not lent, from @bit on; the number per group: there is none. */
+static size_t find_free(struct ext4_fs *fs, uint32_t group, const struct bcache_buf *buf,
+			size_t bit)
+{
+	const uint64_t *map = (const void *)buf->data;
+	const uint32_t per = fs->inodes_per_group;
+
+	bit = bitmap_find_next_zero(map, per, bit);
+	while (bit < per && ext4_is_lent(fs, group * per + (uint32_t)bit + 1))
+		bit = bitmap_find_next_zero(map, per, bit + 1);
+	return bit;
+}
+
+/* Take a free inode of @group: its number in *@ino; 1: there is none.  @want: that one, or 0. */
+static int take(struct ext4_op *op, uint32_t group, bool dir, uint32_t want, uint32_t *ino)
 {
 	struct ext4_fs *fs = op->fs;
 	const uint32_t per = fs->inodes_per_group;
@@ -95,13 +108,15 @@ static int take(struct ext4_op *op, uint32_t group, bool dir, uint32_t *ino)
 	buf = ext4_inode_bitmap(fs, group, &gd);
 	if (IS_ERR(buf))
 		return (int)PTR_ERR(buf);
-	bit = bitmap_find_next_zero((const uint64_t *)(const void *)buf->data, per, from);
+	bit = want ? (want - 1) % per : find_free(fs, group, buf, from);
+	if (want && bitmap_test((const uint64_t *)(const void *)buf->data, bit))
+		bit = per;
 	err = bit < per ? ext4_write_access(op->h, buf) : 1;
 	if (!err) {
-		bitmap_set((uint64_t *)(void *)buf->data, bit);
 		gd.free_inodes--;
 		gd.used_dirs += dir;
 		gd.itable_unused = MIN(gd.itable_unused, per - (uint32_t)bit - 1);
+		bitmap_set((uint64_t *)(void *)buf->data, bit);
 		gd.flags &= ~EXT4_GROUP_INODE_UNINIT;
 		err = ext4_inode_bitmap_dirty(op->h, &gd, buf);
 		if (!err)
@@ -114,6 +129,24 @@ static int take(struct ext4_op *op, uint32_t group, bool dir, uint32_t *ino)
 	if (!err)
 		ext4_count_free_inodes(fs, -1);
 	return err;
+}
+
+/* The inode of that number and no other. */
+static int take_lent(struct ext4_op *op, const struct fs_lent *want, bool is_dir, uint32_t *ino)
+{
+	struct ext4_fs *fs = op->fs;
+	uint32_t group;
+	int err;
+
+	if (want->ino < fs->first_ino || want->ino > fs->nr_inodes)
+		return -EINVAL;
+	group = ((uint32_t)want->ino - 1) / fs->inodes_per_group;
+	ext4_group_lock(fs, group);
+	err = take(op, group, is_dir, (uint32_t)want->ino, ino);
+	ext4_group_unlock(fs, group);
+	if (!err)
+		ext4_unlend(fs, *ino);
+	return err == 1 ? -EEXIST : err;
 }
 
 static int choose(struct ext4_op *op, const struct ext4_inode *dir, bool is_dir, uint32_t *ino)
@@ -133,7 +166,7 @@ static int choose(struct ext4_op *op, const struct ext4_inode *dir, bool is_dir,
 		const uint32_t g = (first + i) % fs->nr_groups;
 
 		ext4_group_lock(fs, g);
-		err = take(op, g, is_dir, ino);
+		err = take(op, g, is_dir, 0, ino);
 		ext4_group_unlock(fs, g);
 	}
 	return err == 1 ? -ENOSPC : err;
@@ -142,14 +175,19 @@ static int choose(struct ext4_op *op, const struct ext4_inode *dir, bool is_dir,
 /* Flags that a new file gets from its directory. */
 #define INHERITED ((uint32_t)EXT4_FL_NODUMP)
 
-static uint32_t next_gen(struct ext4_fs *fs)
+uint32_t ext4_next_gen(struct ext4_fs *fs)
 {
+	uint32_t gen;
+
 	assert_mutex_held(&fs->change);
-	if (!fs->nr_gens) {
-		random_bytes(fs->gens, sizeof(fs->gens));
-		fs->nr_gens = ARRAY_SIZE(fs->gens);
-	}
-	return fs->gens[--fs->nr_gens];
+	do {
+		if (!fs->nr_gens) {
+			random_bytes(fs->gens, sizeof(fs->gens));
+			fs->nr_gens = ARRAY_SIZE(fs->gens);
+		}
+		gen = fs->gens[--fs->nr_gens];
+	} while (!gen);
+	return gen;
 }
 
 void ext4_inode_init(struct ext4_op *op, struct ext4_inode *in, uint32_t flags, uint32_t mode)
@@ -165,7 +203,8 @@ void ext4_inode_init(struct ext4_op *op, struct ext4_inode *in, uint32_t flags, 
 	in->mode = mode;
 	in->uid = op->ch ? op->ch->uid : 0;
 	in->gid = op->ch ? op->ch->gid : 0;
-	in->gen = next_gen(fs);
+	if (!in->gen)
+		in->gen = ext4_next_gen(fs);
 	in->flags = flags;
 	if (type == S_IFLNK)
 		in->flags = 0;
@@ -177,18 +216,21 @@ void ext4_inode_init(struct ext4_op *op, struct ext4_inode *in, uint32_t flags, 
 	in->csum_seed = crc32c(in->csum_seed, &le_gen, sizeof(le_gen));
 }
 
-int ext4_ialloc(struct ext4_op *op, struct ext4_inode *dir, uint32_t mode, struct ext4_inode *in)
+int ext4_ialloc(struct ext4_op *op, struct ext4_inode *dir, uint32_t mode,
+		const struct fs_lent *want, struct ext4_inode *in)
 {
+	const bool is_dir = (mode & S_IFMT) == S_IFDIR;
 	struct ext4_fs *fs = op->fs;
 	uint32_t ino = 0;
 	int err;
 
 	assert_mutex_held(&fs->change);
 	assert_rwsem_held_write(&in->lock);
-	err = choose(op, dir, (mode & S_IFMT) == S_IFDIR, &ino);
+	err = want ? take_lent(op, want, is_dir, &ino) : choose(op, dir, is_dir, &ino);
 	if (err)
 		return err;
 	in->ino = ino;
+	in->gen = want ? want->gen : 0;
 	ext4_inode_init(op, in, dir->flags & INHERITED, mode);
 	ext4_inode_show(in);
 	ext4_inode_insert(in);
@@ -219,10 +261,10 @@ int ext4_ifree(struct ext4_op *op, struct ext4_inode *in)
 	if (!err)
 		err = ext4_write_access(op->h, buf);
 	if (!err) {
-		bitmap_clear((uint64_t *)(void *)buf->data, bit);
 		gd.free_inodes++;
 		if (ext4_is_dir(in) && gd.used_dirs)
 			gd.used_dirs--;
+		bitmap_clear((uint64_t *)(void *)buf->data, bit);
 		err = ext4_inode_bitmap_dirty(op->h, &gd, buf);
 	}
 	if (!err)

@@ -444,6 +444,7 @@ void ext4_unmount(struct ext4_fs *fs)
 	struct ext4_inode *in, *next;
 	bool clean = true;
 
+	ext4_unlend_all(fs);
 	if (fs->journal) {
 		ext4_write_stop(fs);
 		clean = ext4_rw_stop(fs);

@@ -164,9 +164,10 @@ out:
 static int make_inode(struct ext4_op *op, struct ext4_inode *dir, const struct fs_new *what,
 		      struct ext4_inode *in)
 {
+	const struct fs_lent want = { .ino = what->ino, .gen = what->gen };
 	int err;
 
-	err = ext4_ialloc(op, dir, what->mode, in);
+	err = ext4_ialloc(op, dir, what->mode, want.ino ? &want : NULL, in);
 	if (err)
 		return err;
 	in->nlink = 1;

@@ -51,6 +51,7 @@ int ext4_op_begin(struct ext4_op *op, struct ext4_fs *fs, uint32_t credits,
 	}
 	credits = MIN(credits + EXT4_CHANGE_CREDITS, ext4_max_credits(fs));
 	mutex_lock(&fs->change);
+	op->room = ch && ch->room && fs->rooms;
 	for (unsigned int i = 0; i < op->nr_inodes; i++)
 		rwsem_write_lock(&op->inodes[i]->lock);
 	err = ext4_reserve_begin(fs, credits);
@@ -95,6 +96,8 @@ int ext4_op_finish(struct ext4_op *op, struct ext4_inode *in, int err)
 	ASSERT(!in || in->fs == op->fs);
 	if (!err)
 		err = ext4_op_record(op, in);
+	if (!err)
+		ext4_room_used(op);
 	end_err = ext4_end(op->h);
 	ext4_reserve_end(op->fs);
 	mutex_unlock(&op->fs->change);

@@ -194,7 +194,7 @@ static int move(struct rename *r)
 	int err;
 
 	if (r->whiteout) {
-		err = ext4_ialloc(op, r->from, S_IFCHR, r->whiteout);
+		err = ext4_ialloc(op, r->from, S_IFCHR, NULL, r->whiteout);
 		if (err)
 			return err;
 		r->whiteout->nlink = 1;

@@ -448,8 +448,8 @@ int ext4_mount(struct blkdev *bd, const struct fs_mount_options *opt, struct fs 
 
 void ext4_statfs(struct ext4_fs *fs, struct fs_statfs *out)
 {
-	const uint64_t nr_free = ext4_free_blocks(fs), promised = READ_ONCE(fs->delayed);
-	const uint64_t free = nr_free > promised ? nr_free - promised : 0;
+	const uint64_t nr_free = ext4_free_blocks(fs), kept = ext4_kept_blocks(fs);
+	const uint64_t free = nr_free > kept ? nr_free - kept : 0;
 	uint64_t lo, hi;
 
 	memset(out, 0, sizeof(*out));

@@ -25,6 +25,7 @@ struct memfs {
 	int fail;
 	bool journal;
 	bool keep; /* files without a name stay, as after a start again */
+	uint32_t rooms;
 };
 
 struct node {
@@ -314,6 +315,40 @@ static void end(struct memfs *m, const struct fs_change *ch, const struct node *
 	mutex_unlock(&m->lock);
 }
 
+static bool find_ino(struct memfs *m, uint64_t ino)
+{
+	struct node *n;
+
+	list_for_each_entry(n, &m->nodes, link) {
+		if (n->st.ino == ino)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t op_rooms(struct fs *fs, uint32_t nr)
+{
+	memfs_of(fs)->rooms = nr;
+	return nr;
+}
+
+/* Numbers that are not given out otherwise. */
+static int op_lend(struct fs_inode *dir, uint32_t nr, struct fs_lent *out)
+{
+	struct memfs *m = mine(dir);
+
+	mutex_lock(&m->lock);
+	for (uint32_t i = 0; i < nr; i++)
+		out[i] = (struct fs_lent){ .ino = m->next_ino++, .gen = 8 };
+	mutex_unlock(&m->lock);
+	return (int)nr;
+}
+
+static void op_unlend_all(struct fs *fs)
+{
+	(void)fs;
+}
+
 static struct fs_inode *op_create(struct fs_inode *dir, const char *name, size_t len,
 				  const struct fs_new *what, const struct fs_change *ch)
 {
@@ -327,7 +362,16 @@ static struct fs_inode *op_create(struct fs_inode *dir, const char *name, size_t
 		mutex_unlock(&m->lock);
 		return ERR_PTR(-EEXIST);
 	}
+	if (what->ino && find_ino(m, what->ino)) {
+		mutex_unlock(&m->lock);
+		return ERR_PTR(-EEXIST);
+	}
 	n = new_node(m, what->mode, ch);
+	if (what->ino)
+		n->st.ino = what->ino;
+	if (what->gen)
+		n->st.gen = what->gen;
+	m->rooms -= ch->room && m->rooms;
 	n->st.rdev_major = what->rdev_major;
 	n->st.rdev_minor = what->rdev_minor;
 	n->refs = 1;
@@ -589,6 +633,9 @@ static void op_orphans_release(struct fs *fs)
 
 static const struct fs_write_ops write_ops = {
 	.create = op_create,
+	.rooms = op_rooms,
+	.lend = op_lend,
+	.unlend_all = op_unlend_all,
 	.tmpfile = op_tmpfile,
 	.link = op_link,
 	.unlink = remove_entry,

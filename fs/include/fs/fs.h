@@ -223,6 +223,7 @@ struct fs_change {
 	/* What fs_lookup_place() told of the change's name, and of a rename's new one; or NULL. */
 	const struct fs_place *place;
 	const struct fs_place *to_place;
+	bool room; /* it brings one of the names for which fs_rooms() keeps room */
 };
 
 /* The record that a change leaves under its id. */
@@ -264,6 +265,14 @@ struct fs_new {
 	size_t target_len;
 	const struct fs_xattr *xattrs; /* set in the same transaction: inherited ACLs */
 	unsigned int nr_xattrs;
+	uint64_t ino; /* 0: any inode; otherwise this one, such as fs_lend() has given */
+	uint32_t gen; /* of that; 0: any */
+};
+
+/* A free inode that no file gets but the one that asks for it. */
+struct fs_lent {
+	uint64_t ino;
+	uint32_t gen;
 };
 
 enum fs_setattr_mask {
@@ -314,6 +323,9 @@ struct fs_write_ops {
 	int (*write_pages)(struct fs_inode *in, uint64_t off, uint64_t len, void *const *pages,
 			   uint64_t new_size, const struct fs_change *ch);
 	int (*promise)(struct fs_inode *in, struct fs_promise *p, const struct fs_change *ch);
+	uint32_t (*rooms)(struct fs *fs, uint32_t nr);
+	int (*lend)(struct fs_inode *dir, uint32_t nr, struct fs_lent *out);
+	void (*unlend_all)(struct fs *fs);
 	int (*fallocate)(struct fs_inode *in, uint32_t mode, uint64_t off, uint64_t len,
 			 const struct fs_change *ch);
 	int (*fsync)(struct fs_inode *in, bool datasync);
@@ -330,8 +342,9 @@ static inline bool fs_is_read_only(const struct fs *fs)
 }
 
 /*
- * Create @name in @dir as @what says and hold it.  ERR_PTR: -EEXIST, -ENOENT (@dir was removed),
- * -ENOTDIR, -ENAMETOOLONG, -EMLINK (subdirectories), -EINVAL (type, empty target).
+ * Create @name in @dir as @what says and hold it.  ERR_PTR: -EEXIST (also: the inode that is asked
+ * for is in use), -ENOENT (@dir was removed), -ENOTDIR, -ENAMETOOLONG, -EMLINK (subdirectories),
+ * -EINVAL (type, empty target, no such inode).
  */
 static inline struct fs_inode *fs_create(struct fs_inode *dir, const char *name, size_t len,
 					 const struct fs_new *what, const struct fs_change *ch)
@@ -472,6 +485,34 @@ static inline int __must_check fs_promise(struct fs_inode *in, struct fs_promise
 	if (fs_is_read_only(in->fs))
 		return -EROFS;
 	return in->fs->changes->promise(in, p, ch);
+}
+
+/*
+ * Keep back as many blocks as any @nr names may need that come into directories, beside all
+ * promises, so that their changes (fs_change.room) do not fail with -ENOSPC.  Each of these uses
+ * one room up when it succeeds.  The number replaces that of before.  Returns how many are kept
+ * back now: if @nr do not fit into what a user may take, then as many as do, but no fewer than
+ * before.  They are on no disk: a mount begins without.
+ */
+static inline uint32_t fs_rooms(struct fs *fs, uint32_t nr)
+{
+	return fs_is_read_only(fs) ? 0 : fs->changes->rooms(fs, nr);
+}
+
+/*
+ * Up to @nr free inodes where files of @dir would come, with generations for them, into @out: no
+ * file gets one of them but by its number (struct fs_new), until fs_unlend_all().  Returns how
+ * many; -EROFS, -EIO, -EUCLEAN, -ENOMEM.  They are on no disk: a mount begins without.
+ */
+static inline int __must_check fs_lend(struct fs_inode *dir, uint32_t nr, struct fs_lent *out)
+{
+	return fs_is_read_only(dir->fs) ? -EROFS : dir->fs->changes->lend(dir, nr, out);
+}
+
+static inline void fs_unlend_all(struct fs *fs)
+{
+	if (fs->changes)
+		fs->changes->unlend_all(fs);
 }
 
 /*
