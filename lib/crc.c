@@ -45,7 +45,18 @@ static uint32_t crc32c_product(uint32_t a, uint32_t b)
 
 uint32_t crc32c_zeros(uint32_t crc, uint32_t nr)
 {
-	for (unsigned int k = 0; nr; k++, nr >>= 1) {
+	unsigned int k = 0;
+
+	/* Within a block of a disk by table, four bits at a time. */
+	for (; nr && k < sizeof(crc32c_shifts) / sizeof(crc32c_shifts[0]); k++, nr >>= 1) {
+		const uint32_t (*t)[16] = crc32c_shifts[k];
+
+		if (nr & 1)
+			crc = t[0][crc & 15] ^ t[1][crc >> 4 & 15] ^ t[2][crc >> 8 & 15] ^
+			      t[3][crc >> 12 & 15] ^ t[4][crc >> 16 & 15] ^ t[5][crc >> 20 & 15] ^
+			      t[6][crc >> 24 & 15] ^ t[7][crc >> 28];
+	}
+	for (; nr; k++, nr >>= 1) {
 		if (nr & 1)
 			crc = crc32c_product(crc32c_powers[k], crc);
 	}

@@ -59,6 +59,21 @@ def powers(name, poly):
     yield "};"
 
 
+def shifts(name, poly, nr):
+    """Row k: the effect of 2^k zero bytes on each value of each four bits of a register."""
+    power = 1 << (31 - 8)
+    yield f"static const uint32_t {name}[{nr}][8][16] = {{"
+    for _ in range(nr):
+        yield "\t{"
+        for place in range(8):
+            yield "\t\t{"
+            yield from lines([product(power, v << 4 * place, poly) for v in range(16)], 8, "\t\t\t")
+            yield "\t\t},"
+        yield "\t},"
+        power = product(power, power, poly)
+    yield "};"
+
+
 def main():
     out = [
         "/* SPDX-License-Identifier: MIT */",
@@ -70,6 +85,7 @@ def main():
     ]
     out += table32("crc32c_table", 0x82F63B78)
     out += powers("crc32c_powers", 0x82F63B78)
+    out += shifts("crc32c_shifts", 0x82F63B78, 12)
     out += table32("crc32_table", 0xEDB88320)
     out += ["static const uint16_t crc16_table[256] = {"]
     out += lines(byte_table(0xA001), 4, "\t")

@@ -313,9 +313,12 @@ static struct bcache_buf *get(struct bcache *bc, uint64_t block, bool *mine)
 
 struct bcache_buf *bcache_get(struct bcache *bc, uint64_t block)
 {
+	struct bcache_buf *buf = bcache_find(bc, block);
 	bool mine;
-	struct bcache_buf *buf = get(bc, block, &mine);
 
+	if (buf)
+		return buf;
+	buf = get(bc, block, &mine);
 	if (IS_ERR(buf))
 		return buf;
 	return mine ? fill(bc, buf) : await(bc, buf);

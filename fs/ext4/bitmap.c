@@ -155,6 +155,26 @@ int ext4_inode_bitmap_dirty(struct ext4_handle *h, struct ext4_gd *gd, struct bc
 	return ext4_dirty(h, buf);
 }
 
+int ext4_inode_bitmap_flip(struct ext4_handle *h, struct ext4_gd *gd, struct bcache_buf *buf,
+			   uint32_t bit)
+{
+	const struct ext4_fs *fs = ext4_handle_fs(h);
+	const uint32_t len = fs->inodes_per_group / 8;
+	const uint8_t flip = (uint8_t)(1u << bit % 8);
+	uint32_t change;
+
+	buf->data[bit / 8] ^= flip;
+	/* One that nobody has written has no checksum yet. */
+	if (!fs->has_csum || (gd->flags & EXT4_GROUP_INODE_UNINIT) || bit / 8 >= len) {
+		gd->flags &= ~EXT4_GROUP_INODE_UNINIT;
+		return ext4_inode_bitmap_dirty(h, gd, buf);
+	}
+	change = crc32c_zeros(crc32c(0, &flip, 1), len - bit / 8 - 1);
+	gd->inode_bitmap_csum ^=
+		fs->desc_size >= sizeof(struct ext4_group_disk) ? change : change & 0xffff;
+	return ext4_dirty(h, buf);
+}
+
 /* --- raw inodes --- */
 
 void ext4_raw_lock(struct ext4_fs *fs, uint32_t ino)
@@ -185,30 +205,72 @@ int ext4_raw_inode(struct ext4_fs *fs, uint32_t ino, struct bcache_buf **buf, ui
 	return 0;
 }
 
+int ext4_raw_inode_of(struct ext4_inode *in, struct bcache_buf **buf, uint8_t **raw)
+{
+	struct ext4_fs *fs = in->fs;
+	const uint64_t at = (uint64_t)((in->ino - 1) % fs->inodes_per_group) * fs->inode_size;
+	int err;
+
+	if (!in->raw_block) {
+		err = ext4_raw_inode(fs, in->ino, buf, raw);
+		if (!err)
+			in->raw_block = (*buf)->block;
+		return err;
+	}
+	*buf = bcache_get(fs->bc, in->raw_block);
+	if (IS_ERR(*buf))
+		return (int)PTR_ERR(*buf);
+	*raw = (*buf)->data + (at & (fs->block_size - 1));
+	return 0;
+}
+
+#define CSUM_LO_AT offsetof(struct ext4_inode_disk, checksum_lo)
+#define CSUM_HI_AT offsetof(struct ext4_inode_disk, checksum_hi)
+
+/* Has the inode the upper half of the checksum? */
+static bool has_csum_hi(const struct ext4_fs *fs, const uint8_t *raw)
+{
+	const size_t extra_at = offsetof(struct ext4_inode_disk, extra_isize);
+
+	return fs->inode_size > EXT4_GOOD_INODE_SIZE &&
+	       EXT4_GOOD_INODE_SIZE + get_unaligned_le16(raw + extra_at) >= CSUM_HI_AT + 2;
+}
+
 void ext4_inode_csum_set(const struct ext4_fs *fs, uint32_t ino, uint8_t *raw)
 {
-	const size_t lo_at = offsetof(struct ext4_inode_disk, checksum_lo);
-	const size_t hi_at = offsetof(struct ext4_inode_disk, checksum_hi);
 	const le32_t le_ino = cpu_to_le32(ino);
-	bool has_hi = false;
 	uint32_t crc;
+	bool has_hi;
 
 	if (!fs->has_csum)
 		return;
-	if (fs->inode_size > EXT4_GOOD_INODE_SIZE) {
-		const size_t extra_at = offsetof(struct ext4_inode_disk, extra_isize);
-
-		has_hi = EXT4_GOOD_INODE_SIZE + get_unaligned_le16(raw + extra_at) >= hi_at + 2;
-	}
-	put_unaligned_le16(0, raw + lo_at);
+	has_hi = has_csum_hi(fs, raw);
+	put_unaligned_le16(0, raw + CSUM_LO_AT);
 	if (has_hi)
-		put_unaligned_le16(0, raw + hi_at);
+		put_unaligned_le16(0, raw + CSUM_HI_AT);
 	crc = crc32c(fs->csum_seed, &le_ino, sizeof(le_ino));
 	crc = crc32c(crc, raw + offsetof(struct ext4_inode_disk, generation), sizeof(le32_t));
 	crc = crc32c(crc, raw, fs->inode_size);
-	put_unaligned_le16((uint16_t)crc, raw + lo_at);
+	put_unaligned_le16((uint16_t)crc, raw + CSUM_LO_AT);
 	if (has_hi)
-		put_unaligned_le16((uint16_t)(crc >> 16), raw + hi_at);
+		put_unaligned_le16((uint16_t)(crc >> 16), raw + CSUM_HI_AT);
+}
+
+void ext4_inode_dtime_set(const struct ext4_fs *fs, uint8_t *raw, uint32_t dtime)
+{
+	const size_t at = offsetof(struct ext4_inode_disk, dtime);
+	const le32_t change = cpu_to_le32(get_unaligned_le32(raw + at) ^ dtime);
+	uint32_t crc;
+
+	put_unaligned_le32(dtime, raw + at);
+	if (!fs->has_csum)
+		return;
+	crc = crc32c_zeros(crc32c(0, &change, sizeof(change)),
+			   fs->inode_size - (uint32_t)(at + sizeof(change)));
+	put_unaligned_le16(get_unaligned_le16(raw + CSUM_LO_AT) ^ (uint16_t)crc, raw + CSUM_LO_AT);
+	if (has_csum_hi(fs, raw))
+		put_unaligned_le16(get_unaligned_le16(raw + CSUM_HI_AT) ^ (uint16_t)(crc >> 16),
+				   raw + CSUM_HI_AT);
 }
 
 /* --- the superblock --- */
@@ -225,6 +287,28 @@ int ext4_super_get(struct ext4_fs *fs, struct ext4_handle *h, struct ext4_super_
 	}
 	*sb = ext4_super_in(fs, fs->super_buf);
 	return 0;
+}
+
+int ext4_super_set_orphan(struct ext4_fs *fs, struct ext4_handle *h, uint32_t ino)
+{
+	const size_t at = offsetof(struct ext4_super_disk, last_orphan);
+	const size_t csum_at = offsetof(struct ext4_super_disk, checksum);
+	struct ext4_super_disk *sb;
+	le32_t change;
+	int err;
+
+	err = ext4_super_get(fs, h, &sb);
+	if (err)
+		return err;
+	change = cpu_to_le32(le32_to_cpu(sb->last_orphan) ^ ino);
+	sb->last_orphan = cpu_to_le32(ino);
+	if (fs->has_csum)
+		sb->checksum = cpu_to_le32(le32_to_cpu(sb->checksum) ^
+					   crc32c_zeros(crc32c(0, &change, sizeof(change)),
+							(uint32_t)(csum_at - at - sizeof(change))));
+	err = ext4_dirty(h, fs->super_buf);
+	mutex_unlock(&fs->super_lock);
+	return err;
 }
 
 int ext4_super_put(struct ext4_fs *fs, struct ext4_handle *h)

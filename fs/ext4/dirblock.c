@@ -136,42 +136,47 @@ struct bcache_buf *ext4_dir_block(struct ext4_inode *dir, uint32_t lblk, enum ex
 	return buf;
 }
 
-/* The last four bytes of a name, by which names of one directory differ most often; 0: short. */
-static uint32_t end_of(const char *name, size_t len)
-{
-	return len < 4 ? 0 : get_unaligned_le32(name + len - 4);
-}
-
 /* Is there room behind @de, of @rec_len bytes, for an entry of @need? */
 static bool has_room(const struct ext4_dirent_disk *de, uint32_t rec_len, uint32_t need)
 {
 	return rec_len - (de->ino ? ext4_entry_need(de->name_len) : 0) >= need;
 }
 
+/* An entry has room for so many bytes of a name, whatever its length is. */
+#define SHORT_NAME 4u
+
 bool ext4_entry_search(const struct ext4_fs *fs, const uint8_t *data, const char *name,
 		       size_t name_len, struct ext4_place *p)
 {
 	const uint32_t block_size = fs->block_size, len = p->len;
-	const uint32_t end = end_of(name, name_len);
+	/* The last four bytes, by which names of one directory differ most often. */
+	const size_t end_at = name_len < SHORT_NAME ? 0 : name_len - SHORT_NAME;
+	const uint32_t mask = name_len < SHORT_NAME ? (1u << 8 * name_len) - 1 : UINT32_MAX;
 	uint32_t need = p->need ? p->need : UINT32_MAX; /* that is looked for still */
-	uint32_t at = 0;
+	uint32_t at = 0, prev = len, end = 0;
 
+	for (size_t i = 0; i < MIN(name_len, (size_t)SHORT_NAME); i++)
+		end |= (uint32_t)(uint8_t)name[end_at + i] << 8 * i;
 	p->at = p->prev = p->room = len;
 	while (at < len) {
 		const struct ext4_dirent_disk *de = (const void *)(data + at);
 		const uint32_t rec_len = ext4_rec_len(de->rec_len, block_size);
 
-		if (de->name_len == name_len && end_of(de->name, name_len) == end && de->ino &&
+		if (de->name_len == name_len &&
+		    (get_unaligned_le32(de->name + end_at) & mask) == end && de->ino &&
 		    !memcmp(de->name, name, name_len)) {
 			p->at = at;
+			p->prev = prev;
 			p->ino = le32_to_cpu(de->ino);
 			return true;
 		}
-		if (rec_len >= need && has_room(de, rec_len, need)) {
+		/* Of names as long as this one, most have as much room as they need. */
+		if (rec_len >= need && (rec_len >= need + EXT4_ENTRY_MIN || !de->ino) &&
+		    has_room(de, rec_len, need)) {
 			p->room = at;
 			need = UINT32_MAX;
 		}
-		p->prev = at;
+		prev = at;
 		at += rec_len;
 	}
 	return false;

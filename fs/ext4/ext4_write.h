@@ -129,6 +129,8 @@ int __must_check ext4_ialloc(struct ext4_op *op, struct ext4_inode *dir, uint32_
 int __must_check ext4_ifree(struct ext4_op *op, struct ext4_inode *in);
 /* A random generation for a new inode; not 0. */
 uint32_t ext4_next_gen(struct ext4_fs *fs);
+/* Give @in, whose number is set, the fields of a new inode of type @mode. */
+void ext4_inode_init(struct ext4_op *op, struct ext4_inode *in, uint32_t flags, uint32_t mode);
 
 /* rooms.c */
 uint32_t ext4_rooms(struct ext4_fs *fs, uint32_t nr);
@@ -142,9 +144,6 @@ void ext4_unlend_all(struct ext4_fs *fs);
 bool ext4_is_lent(struct ext4_fs *fs, uint32_t ino);
 /* It is a file's now. */
 void ext4_unlend(struct ext4_fs *fs, uint32_t ino);
-
-/* Give @in, whose number is set, the fields of a new inode of type @mode. */
-void ext4_inode_init(struct ext4_op *op, struct ext4_inode *in, uint32_t flags, uint32_t mode);
 
 /* changes.c: the record of changes (journal.h): find it or make it, at mount. */
 int __must_check ext4_changes_start(struct ext4_fs *fs);

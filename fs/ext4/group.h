@@ -59,6 +59,12 @@ int __must_check ext4_block_bitmap_dirty(struct ext4_handle *h, struct ext4_gd *
 					 struct bcache_buf *buf);
 int __must_check ext4_inode_bitmap_dirty(struct ext4_handle *h, struct ext4_gd *gd,
 					 struct bcache_buf *buf);
+/*
+ * Change bit @bit of an inode bitmap with write access, and its checksum in @gd by that;
+ * ext4_dirty().
+ */
+int __must_check ext4_inode_bitmap_flip(struct ext4_handle *h, struct ext4_gd *gd,
+					struct bcache_buf *buf, uint32_t bit);
 /* Blocks (not clusters) of @group: fewer in the last one. */
 uint32_t ext4_group_nr_blocks(const struct ext4_fs *fs, uint32_t group);
 uint64_t ext4_group_first_block(const struct ext4_fs *fs, uint32_t group);
@@ -78,12 +84,16 @@ int __must_check ext4_groups_check(struct ext4_fs *fs);
  */
 int __must_check ext4_raw_inode(struct ext4_fs *fs, uint32_t ino, struct bcache_buf **buf,
 				uint8_t **raw);
+/* The same of an inode that is held, whose place is kept. */
+int __must_check ext4_raw_inode_of(struct ext4_inode *in, struct bcache_buf **buf, uint8_t **raw);
 void ext4_raw_lock(struct ext4_fs *fs, uint32_t ino)
 	__acquires(&fs->locks->raw[ino % EXT4_GROUP_LOCKS]);
 void ext4_raw_unlock(struct ext4_fs *fs, uint32_t ino)
 	__releases(&fs->locks->raw[ino % EXT4_GROUP_LOCKS]);
 /* Put the right checksum into the bytes of inode @ino, if the disk has such. */
 void ext4_inode_csum_set(const struct ext4_fs *fs, uint32_t ino, uint8_t *raw);
+/* Change i_dtime of an inode whose checksum is right, and that. */
+void ext4_inode_dtime_set(const struct ext4_fs *fs, uint8_t *raw, uint32_t dtime);
 
 /*
  * The superblock in its buffer, with write access, until ext4_super_put(), which computes the
@@ -93,6 +103,9 @@ int __must_check ext4_super_get(struct ext4_fs *fs, struct ext4_handle *h,
 				struct ext4_super_disk **sb) __acquires_if_0(&fs->super_lock);
 int __must_check ext4_super_put(struct ext4_fs *fs, struct ext4_handle *h)
 	__releases(&fs->super_lock);
+
+/* Change the begin of the list of orphans in it, whose checksum is right, and that.  One credit. */
+int __must_check ext4_super_set_orphan(struct ext4_fs *fs, struct ext4_handle *h, uint32_t ino);
 
 /* The counts of statfs; the superblock gets them at unmount.  Blocks, not clusters.  For tests. */
 void ext4_count_free_blocks(struct ext4_fs *fs, int64_t delta);

@@ -116,9 +116,7 @@ static int take(struct ext4_op *op, uint32_t group, bool dir, uint32_t want, uin
 		gd.free_inodes--;
 		gd.used_dirs += dir;
 		gd.itable_unused = MIN(gd.itable_unused, per - (uint32_t)bit - 1);
-		bitmap_set((uint64_t *)(void *)buf->data, bit);
-		gd.flags &= ~EXT4_GROUP_INODE_UNINIT;
-		err = ext4_inode_bitmap_dirty(op->h, &gd, buf);
+		err = ext4_inode_bitmap_flip(op->h, &gd, buf, (uint32_t)bit);
 		if (!err)
 			err = ext4_gd_write(op->h, group, &gd);
 		if (err)
@@ -264,8 +262,7 @@ int ext4_ifree(struct ext4_op *op, struct ext4_inode *in)
 		gd.free_inodes++;
 		if (ext4_is_dir(in) && gd.used_dirs)
 			gd.used_dirs--;
-		bitmap_clear((uint64_t *)(void *)buf->data, bit);
-		err = ext4_inode_bitmap_dirty(op->h, &gd, buf);
+		err = ext4_inode_bitmap_flip(op->h, &gd, buf, bit);
 	}
 	if (!err)
 		err = ext4_gd_write(op->h, group, &gd);

@@ -126,7 +126,7 @@ int ext4_inode_write(struct ext4_op *op, struct ext4_inode *in)
 		if (err)
 			return err;
 	}
-	err = ext4_raw_inode(fs, in->ino, &buf, &raw);
+	err = ext4_raw_inode_of(in, &buf, &raw);
 	if (err)
 		return err;
 	err = ext4_write_access(op->h, buf);

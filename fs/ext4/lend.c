@@ -6,8 +6,8 @@
  *		fs_unlend_all().
  * Locking:	fs->change.
  * Limits:	MAX_LENT at a time.
- * Failure:	nothing of it is on the disk, so after a mount the numbers are free for all; one that
- *		another file has got meanwhile is -EEXIST for the caller that had been lent it.
+ * Failure:	nothing of it is on the disk, so after a mount the numbers are free for all; one
+ *		that another file has got meanwhile is -EEXIST for the caller that was lent it.
  */
 #include <kernel/mutex.h>
 #include <kernel/panic.h>

@@ -65,8 +65,7 @@ static int set_next(struct ext4_handle *h, uint32_t ino, uint32_t next)
 	err = ext4_write_access(h, buf);
 	if (!err) {
 		ext4_raw_lock(fs, ino);
-		put_unaligned_le32(next, raw + offsetof(struct ext4_inode_disk, dtime));
-		ext4_inode_csum_set(fs, ino, raw);
+		ext4_inode_dtime_set(fs, raw, next);
 		ext4_raw_unlock(fs, ino);
 		err = ext4_dirty(h, buf);
 	}
@@ -76,15 +75,7 @@ static int set_next(struct ext4_handle *h, uint32_t ino, uint32_t next)
 
 static int set_first(struct ext4_handle *h, uint32_t ino)
 {
-	struct ext4_fs *fs = ext4_handle_fs(h);
-	struct ext4_super_disk *sb;
-	int err;
-
-	err = ext4_super_get(fs, h, &sb);
-	if (err)
-		return err;
-	sb->last_orphan = cpu_to_le32(ino);
-	return ext4_super_put(fs, h);
+	return ext4_super_set_orphan(ext4_handle_fs(h), h, ino);
 }
 
 int ext4_orphan_add(struct ext4_handle *h, uint32_t ino)

@@ -3,8 +3,8 @@
  * ext4: room that is kept for names that are to come.
  *
  * Flow:	fs_rooms() says for how many; ext4_avail() leaves EXT4_ROOM_BLOCKS for each of them
- *		alone, but for the change that brings one (fs_change.room), which takes what it needs
- *		out of its own.
+ *		alone, but for the change that brings one (fs_change.room), which takes what it
+ *		needs out of its own.
  * Locking:	fs->change.
  */
 #include <kernel/mutex.h>

@@ -101,7 +101,7 @@ static int write_at(struct fs_inode *in, uint64_t i, uint64_t len)
 	return err;
 }
 
-/* Nobody finds a free block any more, root neither. */
+/* No free block is left, for root neither. */
 static void fill(struct fixture *r)
 {
 	const struct fs_new what = { .mode = S_IFREG | 0644 };
@@ -119,7 +119,7 @@ static void fill(struct fixture *r)
 
 #define NAMES 60u
 
-/* Whatever the directory has to become for them, and whoever fills the disk before they come. */
+/* The directory may have to change for them, and others fill the disk before they come. */
 static void names_fit(struct ktest *t, const char *options)
 {
 	unsigned int nr = 0;
@@ -173,7 +173,7 @@ static void no_more_rooms_than_there_are(struct ktest *t)
 	fs_statfs(r.fs, &st);
 	EXPECT_EQ(t, before.bavail - st.bavail, 5 * EXT4_ROOM_BLOCKS);
 	fill(&r);
-	/* What is kept stays kept, and no more can be. */
+	/* The rooms that are kept stay, and no more can be. */
 	EXPECT_EQ(t, fs_rooms(r.fs, 9), 5);
 	EXPECT_EQ(t, make(&r, "a", NULL, &with_room, NULL), 0);
 	EXPECT_EQ(t, container_of(r.fs, struct ext4_fs, base)->rooms, 4);

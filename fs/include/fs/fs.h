@@ -77,9 +77,10 @@ struct fs_dirent {
 };
 
 /*
- * Where a directory has a name, or has room for it: fs_lookup_place() tells, and a change of that name that
- * gets it (struct fs_change) need not search again.  Only the file system looks inside; zeroed, it
- * tells nothing.  One that is out of date does no harm, as long as its directory is held.
+ * Where a directory has a name, or has room for it: fs_lookup_place() tells, and a change of that
+ * name that gets it (struct fs_change) need not search again.  Only the file system looks inside;
+ * zeroed, it tells nothing.  One that is out of date does no harm, as long as its directory is
+ * held.
  */
 struct fs_place {
 	const void *dir; /* whose it is; NULL: nothing is told */
@@ -220,7 +221,7 @@ struct fs_change {
 	bool privileged; /* may use the blocks that are reserved for root */
 	uint64_t kept;   /* pages of the file whose promise it takes nothing of */
 	struct fs_time now;
-	/* What fs_lookup_place() told of the change's name, and of a rename's new one; or NULL. */
+	/* Places that fs_lookup_place() told of the name, and of a rename's new one; or NULL. */
 	const struct fs_place *place;
 	const struct fs_place *to_place;
 	bool room; /* it brings one of the names for which fs_rooms() keeps room */
