@@ -122,6 +122,99 @@ md5sum got*; kill -QUIT $p; wait $p; echo "status $?"; cut -d: -f5- < elog | cut
 """
 
 
+# Servers of Python's own modules; cert.pem and key.pem are there.
+PYTHON = r"""
+import asyncio, multiprocessing.managers as managers, socket, socketserver, ssl, threading
+
+class Upper(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            self.wfile.write(line.upper())
+
+class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    daemon_threads = True
+
+class Secure(Server):
+    def get_request(self):
+        conn, peer = self.socket.accept()
+        return context.wrap_socket(conn, server_side=True), peer
+
+def ask(sock, nr):
+    with sock, sock.makefile("rwb") as f:
+        f.write(b"".join(b"line %d\n" % i for i in range(nr)))
+        f.flush()
+        return [f.readline() for _ in range(nr)][-1]
+
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("cert.pem", "key.pem")
+trust = ssl.create_default_context(cafile="cert.pem")
+for kind in Server, Secure:
+    with kind(("127.0.0.1", 0), Upper) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for nr in 1, 10, 300:
+            sock = socket.create_connection(server.server_address)
+            if kind is Secure:
+                sock = trust.wrap_socket(sock, server_hostname="127.0.0.1")
+                print(sock.version())
+            print(kind.__name__, ask(sock, nr))
+        server.shutdown()
+
+def echo(path):
+    async def serve(reader, writer):
+        while line := await reader.readline():
+            writer.write(line[::-1])
+        writer.close()
+
+    async def client(i):
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(b"%d\n" % i * 100)
+        writer.write_eof()
+        return len(await reader.read())
+
+    async def main():
+        async with await asyncio.start_unix_server(serve, path):
+            print(await asyncio.gather(*map(client, range(20))))
+
+    asyncio.run(main())
+
+echo("a.sock")
+
+class Counter:
+    def __init__(self):
+        self.n = 0
+    def add(self, k):
+        self.n += k
+        return self.n
+
+class Manager(managers.BaseManager):
+    pass
+
+if __name__ == "__main__":
+    Manager.register("Counter", Counter)
+    for where in ("127.0.0.1", 0), "m.sock":
+        with Manager(address=where, authkey=b"secret") as manager:
+            counter = manager.Counter()
+            print([counter.add(i) for i in range(10)])
+"""
+
+
+def certificate(folder) -> tuple[str, str]:
+    """Of 127.0.0.1, and its key."""
+    require("openssl")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days",
+         "30", "-keyout", "key.pem", "-out", "cert.pem"],
+        cwd=folder, check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    return (folder / "cert.pem").read_text(), (folder / "key.pem").read_text()
+
+
+def pem_files(folder) -> str:
+    cert, key = certificate(folder)
+    return f"cat > cert.pem <<'END'\n{cert}END\ncat > key.pem <<'END'\n{key}END\n"
+
+
 @pytest.fixture(scope="module")
 def servers(texts):
     tree = image.Tree()
@@ -149,6 +242,13 @@ def test_a_server(servers, texts, where, script, needs):  # noqa: F811
     for program in needs:
         require(program)
     compare(servers, texts, [*BASH, script, "script", str(a_free_port())], where, 300)
+
+
+def test_pythons_servers(servers, texts, where, tmp_path):  # noqa: F811
+    """socketserver, ssl, asyncio streams, managers of multiprocessing."""
+    require("python3")
+    script = f"{pem_files(tmp_path)}cat > s.py <<'END'\n{PYTHON}END\npython3 s.py"
+    compare(servers, texts, [*BASH, script], where, 300)
 
 
 def test_ip_shows_the_loopback(servers):
@@ -208,6 +308,27 @@ def test_nginx_at_a_published_port(published):
     assert on_the_host("curl", "-s", "-r", "100-4999", f"{url}/3") == want[2][100:5000]
     got = on_the_host("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", f"{url}/none")
     assert got == "404"
+    assert end(server) == 0
+
+
+def test_nginx_with_tls_at_a_published_port(published, tmp_path):
+    for program in ("nginx", "curl"):
+        require(program)
+    running, port, _ = published
+    script = (
+        f"cd /tmp; {pem_files(tmp_path)}"
+        "set -- \"7001 ssl; ssl_certificate $PWD/cert.pem; ssl_certificate_key $PWD/key.pem\"\n"
+        f"{NGINX_SETUP} exec nginx -p $PWD -e elog -c $PWD/conf"
+    )
+    server, _ = running.start([*BASH, script], cwd="/tmp", env=["PATH=/usr/bin:/bin:/usr/sbin"])
+    fetch = ("curl", "-s", "--cacert", str(tmp_path / "cert.pem"))
+    url = f"https://127.0.0.1:{port}"
+    want = ["".join(f"{n}\n" for n in range(1, i * 3000 + 1)) for i in (1, 2, 3)]
+    wait_for(lambda: on_the_host(*fetch, f"{url}/1") == want[0])
+    urls = [f"{url}/{i}" for i in (1, 2, 3)]
+    assert on_the_host(*fetch, *urls * 3) == "".join(want * 3)
+    # The file of a server that is not trusted is not fetched.
+    assert on_the_host("curl", "-s", f"{url}/1") == ""
     assert end(server) == 0
 
 
