@@ -202,7 +202,7 @@ static void wc_process(const struct rdma_wc *wc, uint64_t now)
 	struct rpc_session *s = conn->session;
 
 	if (unlikely(wc->status != RDMA_WC_SUCCESS)) {
-		rpc_read_failed(conn, wc->status);
+		rpc_read_failed(conn, wc);
 		spin_lock(&s->lock);
 		rpc_conn_break_locked(s, conn);
 		spin_unlock(&s->lock);

@@ -62,10 +62,25 @@ int rpc_post_read_locked(struct rpc_conn *conn, uint32_t slot)
 	return 0;
 }
 
-void rpc_read_failed(const struct rpc_conn *conn, enum rdma_wc_status status)
+void rpc_read_failed(struct rpc_conn *conn, const struct rdma_wc *wc)
 {
-	if (status == RDMA_WC_REM_ACCESS_ERR)
-		counter_inc(&rpc_c_read_refused);
+	const uint32_t slot = (uint32_t)(wc->wr_id >> SLOT_SHIFT);
+	const uint64_t seq = wc->wr_id & SEQ_MASK;
+	struct rpc_session *s = conn->session;
+	struct rpc_cslot *cs;
+
+	if (wc->status != RDMA_WC_REM_ACCESS_ERR)
+		return;
+	counter_inc(&rpc_c_read_refused);
+	if (s->cls != RPC_CLASS_READ || slot >= rpc_class_cfg[s->cls].nr_slots)
+		return;
+	/* Those behind it end with it, and tell nothing of what they would have read. */
+	spin_lock(&s->lock);
+	cs = &s->cslots[slot];
+	if (s->conn == conn && seq > conn->sq_completed && seq <= conn->sq_posted &&
+	    cs->state == RPC_CSLOT_BUSY && cs->posted)
+		cs->call->pub.refused = true;
+	spin_unlock(&s->lock);
 }
 
 /* Polling context: @wc is a READ or a probe, and a success. */

@@ -842,7 +842,8 @@ void rpc_worker_queue(struct rpc_request *req, bool waits);
 int rpc_post_read_locked(struct rpc_conn *conn, uint32_t slot);
 /* A work request of the class's connection has completed. */
 void rpc_read_completed(struct rpc_conn *conn, const struct rdma_wc *wc, uint64_t now);
-void rpc_read_failed(const struct rpc_conn *conn, enum rdma_wc_status status);
+/* One has failed, of any class. */
+void rpc_read_failed(struct rpc_conn *conn, const struct rdma_wc *wc);
 /*
  * The connection of a BUSY @slot is gone. True: it was a read, which the caller ends with -EIO once
  * it has unlocked; false: it is to be sent again.

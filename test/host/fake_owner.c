@@ -700,6 +700,7 @@ static void serve_read(struct fake_call *fc)
 	    (fake.read_fail_every && ++fake.nr_reads % fake.read_fail_every == 0)) {
 		fake.counts.reads_failed++;
 		fc->call.status = -EIO;
+		fc->call.refused = fc->call.rkey != (fake.extent[node] << 8 | node);
 	} else if (p) {
 		memcpy(line, p->data, PAGE_SIZE);
 	} else {

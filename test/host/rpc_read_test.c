@@ -54,11 +54,14 @@ static struct rpc_call *read_submit(struct ktest *t, struct target *tg, uint64_t
 	return call;
 }
 
+static bool was_refused; /* the last read_page(), by the device */
+
 static int read_page(struct ktest *t, struct target *tg, uint64_t key)
 {
 	struct rpc_call *call = read_submit(t, tg, key);
 	const int err = rpc_call_wait(call);
 
+	was_refused = call->refused;
 	rpc_call_put(call);
 	return err;
 }
@@ -114,6 +117,7 @@ static void reader(struct ktest *t)
 	breaks = counter("rpc.breaks");
 	EXPECT_EQ(t, read_page(t, &tg, sim_get(SH_KEY)), -EIO);
 	EXPECT_TRUE(t, is_filled(&tg, 0xee));
+	EXPECT_TRUE(t, was_refused);
 	EXPECT_EQ(t, counter("rpc.reads_refused"), 1);
 	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
 	sim_add(SH_CALLS, 1);
@@ -170,6 +174,7 @@ static void read_over_breaks(struct ktest *t)
 		const int err = read_page(t, &tg, sim_get(SH_KEY));
 
 		EXPECT_TRUE(t, err == 0 || err == -EIO);
+		EXPECT_FALSE(t, was_refused);
 		if (!err)
 			EXPECT_TRUE(t, is_filled(&tg, 0x11));
 		nr_good += !err;

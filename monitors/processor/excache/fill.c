@@ -123,7 +123,7 @@ static void read_release(struct rpc_call *call)
 {
 	struct fetch *f = call->arg;
 
-	place_end(f->lent, call->status);
+	place_end(f->lent, call->refused ? -EACCES : call->status);
 	fetch_released(f);
 }
 

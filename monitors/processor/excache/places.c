@@ -21,7 +21,7 @@
 
 #define LENT_MAX     16384u /* of one owner; no device has so many regions */
 #define PRUNE_AT     64u
-#define FAILURES_MAX 3u /* in a row: the extent is not there any more */
+#define FAILURES_MAX 3u /* refused in a row: the extent is not there any more */
 #define DRAIN_NS     NSEC_PER_SEC
 
 #define CHUNK_SHIFT 9
@@ -37,7 +37,7 @@ struct lent {
 	uint32_t id;                 /* const */
 	uint32_t refs;               /* places.lock: the table's, one for each read, others */
 	uint32_t readers;            /* places.lock: reads under way */
-	uint32_t failures;           /* places.lock: in a row */
+	uint32_t failures;           /* places.lock: refused in a row */
 	bool dead;                   /* places.lock: not in by_id any more */
 };
 
@@ -251,7 +251,7 @@ void place_end(struct lent *l, int err)
 	if (!err)
 		l->failures = 0;
 	o = owner_locked(l->node);
-	if (err == -EIO && ++l->failures >= FAILURES_MAX && o)
+	if (err == -EACCES && ++l->failures >= FAILURES_MAX && o)
 		lent_kill_locked(o, l);
 	ASSERT(l->readers);
 	l->readers--;

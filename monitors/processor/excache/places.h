@@ -46,7 +46,7 @@ struct read_place {
 uint64_t place_learn(uint32_t node, const struct owner_place *place);
 /* Where @place is, until place_end(). False: it is void, or one-sided reads are off. */
 bool place_begin(uint64_t place, struct read_place *out);
-/* The read has ended with @err. */
+/* The read has ended with @err; -EACCES: the owner's device has refused this very read. */
 void place_end(struct lent *lent, int err);
 /*
  * Places in extent @number of @node are void, with @below those in all with lower numbers too.

@@ -166,6 +166,7 @@ struct rpc_call {
 	/* result: valid from done on */
 	int status;         /* 0 or negative errno */
 	bool answered;      /* the peer said so: false when the call ended without its reply */
+	bool refused;       /* RPC_CLASS_READ: by the peer's device, this very read */
 	uint32_t reply_len; /* bytes of reply body */
 };
 
