@@ -123,11 +123,14 @@ static int call_check(const struct rpc_call *call, uint32_t *bulk_len)
 
 	if (call->body_len > cfg->body_max || call->nr_bulk > cfg->max_sge)
 		return -EMSGSIZE;
+	/* A read is one work request. */
+	if (rpc_class_is_read(call->cls) && call->nr_bulk > rpc_net.attr.max_sge)
+		return -EMSGSIZE;
 	for (uint32_t i = 0; i < call->nr_bulk; i++)
 		bulk += call->bulk[i].len;
 	if (bulk > cfg->bulk_max)
 		return -EMSGSIZE;
-	if (call->cls == RPC_CLASS_READ && !bulk)
+	if (rpc_class_is_read(call->cls) && !bulk)
 		return -EINVAL;
 	*bulk_len = (uint32_t)bulk;
 	return 0;
@@ -510,18 +513,24 @@ void rpc_call_cancel(struct rpc_call *call)
 	rpc_session_wake_slots(s);
 }
 
-/* For a call that takes as much of the window as one can. */
+/* The most that one call takes of the window. */
+static uint32_t window_max(const struct rpc_session *s)
+{
+	const struct rpc_class_cfg *cfg = &rpc_class_cfg[s->cls];
+
+	if (rpc_class_is_read(s->cls))
+		return RPC_HDR_LEN + cfg->bulk_max;
+	return rpc_req_slot_size(cfg) + (s->cls == RPC_CLASS_PREFETCH ? RPC_DATA_MAX : 0);
+}
+
 static bool slot_may_be_free(struct rpc_session *s, bool waits)
 {
-	uint32_t len = rpc_req_slot_size(&rpc_class_cfg[s->cls]);
 	bool ok;
 
 	if (!__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE))
 		return READ_ONCE(s->init_err) != 0;
-	if (s->cls == RPC_CLASS_PREFETCH)
-		len += RPC_DATA_MAX;
 	spin_lock(&s->lock);
-	ok = has_room_locked(s, len, waits);
+	ok = has_room_locked(s, window_max(s), waits);
 	spin_unlock(&s->lock);
 	return ok;
 }
@@ -530,9 +539,41 @@ static bool slot_may_be_free(struct rpc_session *s, bool waits)
 bool rpc_slot_is_free(uint32_t peer_id, enum rpc_class cls)
 {
 	struct rpc_peer *peer = rpc_peer_find(peer_id);
+	struct rpc_session *s;
 
-	return peer && (unsigned int)cls < RPC_NR_CLASSES &&
-	       slot_may_be_free(&peer->sessions[cls], false);
+	if (!peer || (unsigned int)cls >= RPC_NR_CLASSES)
+		return false;
+	s = &peer->sessions[cls];
+	if (unlikely(!__atomic_load_n(&s->is_ready, __ATOMIC_ACQUIRE)))
+		rpc_session_kick(s); /* a caller that submits nothing makes it ready, too */
+	return slot_may_be_free(s, false);
+}
+
+uint32_t rpc_slots_free(uint32_t peer_id, enum rpc_class cls)
+{
+	struct rpc_peer *peer = rpc_peer_find(peer_id);
+	struct rpc_session *s;
+	uint32_t nr = 0;
+	bool is_up;
+
+	if (!peer || (unsigned int)cls >= RPC_NR_CLASSES)
+		return 0;
+	s = &peer->sessions[cls];
+	spin_lock(&s->lock);
+	is_up = s->conn && s->conn->state == RPC_CONN_UP; /* then the session is ready, too */
+	if (!is_up)
+		s->want_conn = true;
+	else if (has_room_locked(s, window_max(s), false))
+		nr = (uint32_t)__builtin_popcountll(s->c_free);
+	spin_unlock(&s->lock);
+	if (!is_up)
+		rpc_session_kick(s);
+	return nr;
+}
+
+uint32_t rpc_read_pieces_max(void)
+{
+	return MIN(rpc_class_cfg[RPC_CLASS_READ_AHEAD].max_sge, rpc_net.attr.max_sge);
 }
 
 static int slot_wait(const struct rpc_call *call, unsigned int mode, uint64_t deadline_ns)

@@ -70,7 +70,7 @@ static void cq_room_give(struct rpc_queue *q, uint32_t nr)
 
 static bool is_read_conn(const struct rpc_conn *conn)
 {
-	return conn->session->cls == RPC_CLASS_READ;
+	return rpc_class_is_read(conn->session->cls);
 }
 
 /* The peer's requests on it are of one kind. Probes are empty WRITEs. */

@@ -107,6 +107,7 @@ HISTOGRAM(lat_prefetch, "rpc.latency_ns.prefetch", "round trip of a prefetch cal
 HISTOGRAM(lat_writeback, "rpc.latency_ns.writeback", "round trip of a write-back call");
 
 HISTOGRAM(lat_read, "rpc.latency_ns.read", "time of a one-sided read");
+HISTOGRAM(lat_ahead, "rpc.latency_ns.ahead", "time of a one-sided read ahead");
 COUNTER_GLOBAL(rpc_c_reads, "rpc.reads", "one-sided reads posted");
 COUNTER_GLOBAL(rpc_c_read_refused, "rpc.reads_refused",
 	       "one-sided reads that the peer's device refused");
@@ -117,7 +118,7 @@ HISTOGRAM_GLOBAL(rpc_h_wake_demand, "rpc.wake_ns.demand",
 const struct histogram *const rpc_h_latency[RPC_NR_CLASSES] = {
 	[RPC_CLASS_CONTROL] = &lat_control,   [RPC_CLASS_DEMAND] = &lat_demand,
 	[RPC_CLASS_PREFETCH] = &lat_prefetch, [RPC_CLASS_WRITEBACK] = &lat_writeback,
-	[RPC_CLASS_READ] = &lat_read,
+	[RPC_CLASS_READ] = &lat_read,         [RPC_CLASS_READ_AHEAD] = &lat_ahead,
 };
 
 static uint64_t outstanding(void)

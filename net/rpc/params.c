@@ -37,6 +37,12 @@ struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES] = {
 			     .bulk_max = RPC_BULK_MAX_ONE,
 			     .max_sge = 1,
 			     .window_kb = UINT32_MAX /* the slots are enough */ },
+	[RPC_CLASS_READ_AHEAD] = { .name = "ahead",
+				   .nr_slots = 32,
+				   .body_max = 0,
+				   .bulk_max = RPC_READ_MAX,
+				   .max_sge = 16,
+				   .window_kb = 2048 },
 };
 
 struct rpc_tune rpc_tune = {
@@ -64,6 +70,8 @@ BOOT_PARAM_SAME("rpc.slots.writeback", u32, rpc_class_cfg[RPC_CLASS_WRITEBACK].n
 		RPC_MAX_SLOTS, "requests in flight per peer, write-back class");
 BOOT_PARAM_SAME("rpc.slots.read", u32, rpc_class_cfg[RPC_CLASS_READ].nr_slots, 1, RPC_MAX_SLOTS,
 		"one-sided reads in flight per peer");
+BOOT_PARAM_SAME("rpc.slots.ahead", u32, rpc_class_cfg[RPC_CLASS_READ_AHEAD].nr_slots, 1,
+		RPC_MAX_SLOTS, "one-sided reads ahead in flight per peer");
 BOOT_PARAM_RANGE("rpc.sl.control", u32, rpc_class_cfg[RPC_CLASS_CONTROL].sl, 0, 15,
 		 "InfiniBand service level of the control class; 0 = the path's");
 BOOT_PARAM_RANGE("rpc.sl.demand", u32, rpc_class_cfg[RPC_CLASS_DEMAND].sl, 0, 15,
@@ -74,6 +82,8 @@ BOOT_PARAM_RANGE("rpc.sl.writeback", u32, rpc_class_cfg[RPC_CLASS_WRITEBACK].sl,
 		 "InfiniBand service level of the write-back class; 0 = the path's");
 BOOT_PARAM_RANGE("rpc.sl.read", u32, rpc_class_cfg[RPC_CLASS_READ].sl, 0, 15,
 		 "InfiniBand service level of one-sided reads; 0 = the path's");
+BOOT_PARAM_RANGE("rpc.sl.ahead", u32, rpc_class_cfg[RPC_CLASS_READ_AHEAD].sl, 0, 15,
+		 "InfiniBand service level of one-sided reads ahead; 0 = the path's");
 BOOT_PARAM_RANGE("rpc.spin_us", u32, rpc_tune.spin_us, 0, 1000000,
 		 "longest time that a waiting caller polls before it sleeps");
 BOOT_PARAM_RANGE("rpc.serve_spin_us", u32, rpc_tune.serve_spin_us, 0, 1000000,
@@ -135,6 +145,8 @@ BOOT_PARAM_RANGE("rpc.window.prefetch", u32, rpc_class_cfg[RPC_CLASS_PREFETCH].w
 		 "most KiB in flight per peer, prefetch class: the data asked for as well");
 BOOT_PARAM_RANGE("rpc.window.writeback", u32, rpc_class_cfg[RPC_CLASS_WRITEBACK].window_kb, 4,
 		 1u << 20, "most KiB in flight per peer, write-back class");
+BOOT_PARAM_RANGE("rpc.window.ahead", u32, rpc_class_cfg[RPC_CLASS_READ_AHEAD].window_kb, 4,
+		 1u << 20, "most KiB of one-sided reads ahead in flight per peer");
 BOOT_PARAM_RANGE("rpc.workers", u32, rpc_tune.workers, 1, 1024, "most worker threads per class");
 BOOT_PARAM_RANGE("rpc.max_peers", u32, rpc_tune.max_peers, 1, 4096,
 		 "peers for which the completion queues have room");

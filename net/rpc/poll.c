@@ -19,9 +19,10 @@
  *		A late reply (rpc_reply_late()) is posted without a doorbell: the next message of
  *		its session brings it along. If none comes, the queue's timer wakes the net thread,
  *		which rings for all that have waited.
- *		Threads wait for demand and control calls, so their queues are polled, and their
- *		net threads have the highest priority.  Prefetch and write-back go by interrupt
- *		alone, in threads of the next lower class, which give way after each completion
+ *		Threads wait for demand and control calls and for reads, so their queues are polled,
+ *		and their net threads have the highest priority.  Prefetch, reads ahead and
+ *		write-back go by interrupt alone, in threads of the next lower class, which give way
+ *		after each completion
  *		(the rest of a batch stays in rpc_queue.wc).  rpc.completion changes who polls.
  * Context:	the owner runs with preemption off, so it is never switched out, and an owner on
  *		another CPU is gone after a batch.
@@ -209,7 +210,7 @@ static void wc_process(const struct rdma_wc *wc, uint64_t now)
 		return;
 	}
 	/* A receive is the peer's doing: its wr_id tells nothing of our requests. */
-	if (s->cls == RPC_CLASS_READ &&
+	if (rpc_class_is_read(s->cls) &&
 	    (wc->opcode == RDMA_WC_READ || wc->opcode == RDMA_WC_WRITE)) {
 		WRITE_ONCE(s->peer->last_rx_ns, now);
 		rpc_read_completed(conn, wc, now);
@@ -562,7 +563,9 @@ static void net_main(void *arg)
 
 /* --- the queues ------------------------------------------------------------------------- */
 
-#define CLASSES_ALL (BIT(RPC_NR_CLASSES) - 1)
+#define CLASSES_ALL        (BIT(RPC_NR_CLASSES) - 1)
+/* Threads wait for their calls. */
+#define CLASSES_WAITED_FOR (BIT(RPC_CLASS_CONTROL) | BIT(RPC_CLASS_DEMAND) | BIT(RPC_CLASS_READ))
 
 /*
  * Receives of all sessions that may come to a queue, and room for those of a connection on its way
@@ -582,7 +585,7 @@ static uint32_t queue_size(uint32_t classes, uint32_t nr_cpus)
 
 static int queue_create(struct rpc_queue *q, uint32_t classes, const char *name, uint32_t cpu)
 {
-	const bool gives_way = !(classes & (BIT(RPC_CLASS_CONTROL) | BIT(RPC_CLASS_DEMAND)));
+	const bool gives_way = !(classes & CLASSES_WAITED_FOR);
 	const enum thread_prio prio = gives_way ? THREAD_PRIO_NORMAL : THREAD_PRIO_HIGH;
 	const uint32_t nr_cqe = queue_size(classes, rpc_net.nr_queue_cpus);
 	char thread_name[THREAD_NAME_LEN];
@@ -617,7 +620,7 @@ static bool class_is_polled(uint32_t cls)
 {
 	switch (rpc_tune.completion) {
 	case RPC_COMPLETION_HYBRID:
-		return cls == RPC_CLASS_CONTROL || cls == RPC_CLASS_DEMAND || cls == RPC_CLASS_READ;
+		return CLASSES_WAITED_FOR & BIT(cls);
 	case RPC_COMPLETION_POLL:
 		return true;
 	case RPC_COMPLETION_INTERRUPT:

@@ -2,13 +2,15 @@
 /*
  * RPC: one-sided reads.
  *
- * Flow:	a call of RPC_CLASS_READ takes a slot like others, and becomes one RDMA READ with a
- *		completion: no header, no message, and no CPU of the peer. The completion comes to
- *		the queue of the class, where its poller ends the call.
- * Invariants:	the class has a connection of its own, on which nothing else is sent: a READ that
- *		the peer's device refuses breaks this connection and no other. All work requests
- *		on it are signalled, and complete in order in the queue of the class instead of one
- *		of the connection.
+ * Flow:	a call of RPC_CLASS_READ or RPC_CLASS_READ_AHEAD takes a slot like others, and
+ *		becomes one RDMA READ with a completion, from one place there into one or several
+ *		here: no header, no message, and no CPU of the peer. Calls that are submitted
+ *		together share a doorbell. The completion comes to the queue of the class, where its
+ *		poller ends the call.
+ * Invariants:	each of the two classes has a connection of its own, on which nothing else is sent:
+ *		a READ that the peer's device refuses breaks this connection and no other. All work
+ *		requests on it are signalled, and complete in order in the queue of the class
+ *		instead of one of the connection.
  * Failure:	a READ is never sent twice: those that were posted on a connection that broke end
  *		with -EIO when its queue pair is gone, after which nothing writes their targets.
  *		One that was given up keeps its slot in quarantine until then, or until it
@@ -33,7 +35,7 @@ int rpc_post_read_locked(struct rpc_conn *conn, uint32_t slot)
 	struct rpc_session *s = conn->session;
 	struct rpc_cslot *cs = &s->cslots[slot];
 	const struct rpc_call *call = &cs->call->pub;
-	const struct rdma_send_wr wr = {
+	struct rdma_send_wr wr = {
 		.wr_id = (uint64_t)slot << SLOT_SHIFT | (conn->sq_posted + 1),
 		.sge = cs->sge,
 		.nr_sge = cs->nr_sge,
@@ -43,12 +45,17 @@ int rpc_post_read_locked(struct rpc_conn *conn, uint32_t slot)
 		.rkey = call->rkey,
 	};
 	const struct rdma_send_wr *bad;
+	bool chained;
 	int err;
 
 	assert_spin_held(&s->lock);
+	chained = s->is_chaining;
+	if (chained)
+		wr.flags |= RDMA_SEND_DEFER;
 	ASSERT(conn->sq_posted - conn->sq_completed < conn->sq_size);
 	conn->sq_posted++;
 	conn->sq_signalled = conn->sq_posted;
+	conn->doorbell_pending = chained;
 	err = rdma_post_send(conn->qp, &wr, &bad);
 	if (unlikely(err)) {
 		rpc_conn_break_locked(s, conn);
@@ -57,7 +64,7 @@ int rpc_post_read_locked(struct rpc_conn *conn, uint32_t slot)
 	cs->posted = true;
 	s->c_unsent &= ~BIT64(slot);
 	counter_inc(&rpc_c_reads);
-	counter_inc(&rpc_c_doorbells);
+	counter_add(&rpc_c_doorbells, !chained);
 	counter_inc(&rpc_c_work_requests);
 	return 0;
 }
@@ -72,7 +79,7 @@ void rpc_read_failed(struct rpc_conn *conn, const struct rdma_wc *wc)
 	if (wc->status != RDMA_WC_REM_ACCESS_ERR)
 		return;
 	counter_inc(&rpc_c_read_refused);
-	if (s->cls != RPC_CLASS_READ || slot >= rpc_class_cfg[s->cls].nr_slots)
+	if (!rpc_class_is_read(s->cls) || slot >= rpc_class_cfg[s->cls].nr_slots)
 		return;
 	/* Those behind it end with it, and tell nothing of what they would have read. */
 	spin_lock(&s->lock);
@@ -134,7 +141,7 @@ bool rpc_read_end_locked(struct rpc_session *s, uint32_t slot)
 
 	assert_spin_held(&s->lock);
 	ASSERT(cs->state == RPC_CSLOT_BUSY);
-	if (s->cls != RPC_CLASS_READ || !cs->posted)
+	if (!rpc_class_is_read(s->cls) || !cs->posted)
 		return false;
 	rpc_call_set_finishing(cs->call);
 	s->nr_busy--;

@@ -69,8 +69,8 @@ extern struct rpc_class_cfg rpc_class_cfg[RPC_NR_CLASSES];
 
 static inline uint32_t rpc_req_slot_size(const struct rpc_class_cfg *c)
 {
-	if (c == &rpc_class_cfg[RPC_CLASS_READ])
-		return RPC_HDR_LEN; /* nothing is sent */
+	if (c >= &rpc_class_cfg[RPC_CLASS_READ])
+		return RPC_HDR_LEN; /* one-sided: nothing is sent */
 	return ALIGN_UP(RPC_HDR_LEN + c->body_max + c->bulk_max, 64u);
 }
 
@@ -102,7 +102,7 @@ static inline uint32_t rpc_recv_depth(uint32_t cls)
 /* Completions that a connection may have in the queue of its class: reads and a probe, too. */
 static inline uint32_t rpc_class_cqes(uint32_t cls)
 {
-	return rpc_recv_depth(cls) + (cls == RPC_CLASS_READ ? rpc_class_cfg[cls].nr_slots + 1 : 0);
+	return rpc_recv_depth(cls) + (rpc_class_is_read(cls) ? rpc_class_cfg[cls].nr_slots + 1 : 0);
 }
 
 /* Tunables, all boot parameters (params.c). */

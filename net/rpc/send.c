@@ -167,7 +167,7 @@ int rpc_post_request_locked(struct rpc_conn *conn, uint32_t slot, uint64_t now)
 	int err;
 
 	assert_spin_held(&s->lock);
-	if (s->cls == RPC_CLASS_READ)
+	if (rpc_class_is_read(s->cls))
 		return rpc_post_read_locked(conn, slot);
 	if (!sq_has_room(conn, nr_extra + 1))
 		return -EAGAIN;

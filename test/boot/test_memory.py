@@ -42,6 +42,10 @@ def test_heap_larger_than_the_cache(pool, programs, what, megabytes, shape):
     cluster = pool.get(*SMALL_CACHE, *shape)
     before, after = heap(cluster, programs, what, megabytes)
     check_evictions(before, after, megabytes)
+    if what == "hash":  # most pages that are fetched ahead are read where they lie
+        ahead = delta(before, after, "p0", "excache.prefetched")
+        assert ahead >= megabytes * MB // PAGE // 2
+        assert delta(before, after, "p0", "prefetch.read_pages") >= ahead // 2
     if shape:
         for node in ("m0", "m1"):
             assert delta(before, after, node, "memory.fetch") > 0

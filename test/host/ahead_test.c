@@ -19,6 +19,8 @@
 #define NR_PAGES 480ull /* less than a vRegion; the cache has 128 */
 
 static struct aspace *as;
+static bool has_places;      /* the owners tell them */
+static bool frames_in_order; /* neighbours lie side by side there */
 
 /* Two mappings side by side; all pages of both were written and have left the cache. */
 static void start(struct ktest *t)
@@ -34,6 +36,8 @@ static void start(struct ktest *t)
 
 	fake_cache();
 	fake_reset();
+	fake_places(has_places);
+	fake_frames_in_order(frames_in_order);
 	as = aspace_create(object_id(1, object_new_number()), 1);
 	if (IS_ERR(as))
 		abort();
@@ -94,6 +98,52 @@ static void a_scan_is_fetched_ahead(struct ktest *t)
 {
 	scan(t, "fifo", 0);
 	scan(t, "drrip", NR_PAGES / 2 / 32);
+}
+
+/* Pages with places are read there, neighbours together, and by no message. */
+static void neighbours_are_one_read(struct ktest *t)
+{
+	struct fake_counts c;
+
+	has_places = frames_in_order = true;
+	start(t);
+	for (uint64_t n = 0; n < NR_PAGES / 2; n++)
+		read_page(t, n);
+	fake_counts(&c);
+	EXPECT_EQ(t, c.aheads, 0u);
+	EXPECT_GE(t, c.ahead_pages, NR_PAGES / 2 - 8);
+	EXPECT_LE(t, c.ahead_reads, c.ahead_pages / 4);
+	EXPECT_EQ(t, c.reads_failed, 0u);
+	stop(t);
+	/* Downwards as well. */
+	start(t);
+	for (uint64_t n = NR_PAGES / 2; n-- > 0;)
+		read_page(t, n);
+	fake_counts(&c);
+	EXPECT_EQ(t, c.aheads, 0u);
+	EXPECT_LE(t, c.ahead_reads, c.ahead_pages / 4);
+	stop(t);
+	has_places = frames_in_order = false;
+}
+
+/* As far as the slots for reads go; the others are asked for. */
+static void what_finds_no_slot_is_asked_for(struct ktest *t)
+{
+	struct fake_counts c;
+
+	has_places = true;
+	for (uint32_t nr = 0; nr <= 4; nr += 4) {
+		start(t);
+		fake_read_slots(nr);
+		for (uint64_t n = 0; n < NR_PAGES / 2; n++)
+			read_page(t, n);
+		fake_counts(&c);
+		EXPECT_LE(t, c.fetches + c.reads, 8u);
+		EXPECT_GT(t, c.aheads, 0u);
+		EXPECT_EQ(t, c.ahead_reads > 0, nr > 0);
+		stop(t);
+	}
+	has_places = false;
 }
 
 static void backwards_and_strided_too(struct ktest *t)
@@ -163,7 +213,7 @@ static void random_reads_fetch_nothing_ahead(struct ktest *t)
 }
 
 /* No slot, no eviction: what is in the cache stays. */
-static void nothing_is_evicted_for_what_is_not_sent(struct ktest *t)
+static void nothing_is_evicted(struct ktest *t)
 {
 	struct fake_counts c;
 	uint64_t free;
@@ -176,10 +226,18 @@ static void nothing_is_evicted_for_what_is_not_sent(struct ktest *t)
 	for (uint64_t n = 2; n < 12; n++)
 		read_page(t, n);
 	fake_counts(&c);
-	EXPECT_EQ(t, c.aheads, 0u);
+	EXPECT_EQ(t, c.aheads + c.ahead_reads, 0u);
 	EXPECT_EQ(t, excache_free_count(), free - 10);
 	fake_no_slots(false);
 	stop(t);
+}
+
+static void nothing_is_evicted_for_what_is_not_sent(struct ktest *t)
+{
+	nothing_is_evicted(t);
+	has_places = true;
+	nothing_is_evicted(t);
+	has_places = false;
 }
 
 /* A page that was never stored is made here. */
@@ -203,7 +261,7 @@ static void zero_pages_are_not_asked_for(struct ktest *t)
 	stop(t);
 }
 
-static void late_answers_hurt_nobody(struct ktest *t)
+static void late_answers(struct ktest *t)
 {
 	start(t);
 	fake_ahead_timeout_every(2);
@@ -218,8 +276,16 @@ static void late_answers_hurt_nobody(struct ktest *t)
 	stop(t);
 }
 
+static void late_answers_hurt_nobody(struct ktest *t)
+{
+	late_answers(t);
+	has_places = true;
+	late_answers(t);
+	has_places = false;
+}
+
 /* The range goes away while pages of it are on their way. */
-static void a_range_that_goes_waits(struct ktest *t)
+static void range_goes(struct ktest *t)
 {
 	start(t);
 	for (uint64_t n = 0; n < 20; n++) {
@@ -234,6 +300,14 @@ static void a_range_that_goes_waits(struct ktest *t)
 	excache_keep_end(as);
 	fake_delay_us(0);
 	stop(t);
+}
+
+static void a_range_that_goes_waits(struct ktest *t)
+{
+	range_goes(t);
+	has_places = true;
+	range_goes(t);
+	has_places = false;
 }
 
 static void it_can_be_switched_off(struct ktest *t)
@@ -276,7 +350,7 @@ static void scan_and_write(void *arg)
 }
 
 /* Messages of all kinds are late or lost; each thread finds what it has written. */
-static void threads_find_what_they_wrote(struct ktest *t)
+static void threads_scan_and_write(struct ktest *t)
 {
 	struct thread *threads[NR_THREADS];
 
@@ -296,8 +370,18 @@ static void threads_find_what_they_wrote(struct ktest *t)
 	stop(t);
 }
 
+static void threads_find_what_they_wrote(struct ktest *t)
+{
+	threads_scan_and_write(t);
+	has_places = true;
+	threads_scan_and_write(t);
+	has_places = false;
+}
+
 static const struct ktest_case ahead_cases[] = {
 	KTEST(a_scan_is_fetched_ahead),
+	KTEST(neighbours_are_one_read),
+	KTEST(what_finds_no_slot_is_asked_for),
 	KTEST(backwards_and_strided_too),
 	KTEST(streams_do_not_disturb_each_other),
 	KTEST(a_majority_is_a_stream),

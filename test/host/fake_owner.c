@@ -46,7 +46,8 @@ static struct {
 	size_t nr_pages;
 	/* Frames that the processor may read: a page's changes now and then, and is used again. */
 	struct page *slots[MAX_PAGES];
-	bool places; /* answers tell them */
+	bool places;   /* answers tell them */
+	bool in_order; /* neighbouring pages get neighbouring frames */
 	uint32_t extent[FAKE_NODES + 1];
 	unsigned int read_fail_every, nr_reads;
 	uint32_t owner[256]; /* of vRegions, by index */
@@ -66,7 +67,8 @@ static struct {
 	uint64_t report[FAKE_NODES + 1];
 	unsigned int under_way;
 	bool no_slots;
-	bool full; /* atomic */
+	uint32_t read_slots; /* that reads ahead find free */
+	bool full;           /* atomic */
 	unsigned int ahead_timeout_every, nr_aheads;
 	struct {
 		int status;
@@ -98,7 +100,7 @@ static struct waitqueue speaks = WAITQUEUE_INIT(speaks);
 
 static void slot_take(struct page *p)
 {
-	uint32_t slot = 0;
+	uint32_t slot = fake.in_order ? (uint32_t)(p->vaddr / PAGE_SIZE % (MAX_PAGES / 2)) : 0;
 
 	while (fake.slots[slot])
 		slot++;
@@ -123,6 +125,7 @@ void fake_reset(void)
 		page_free(fake.pages[i]);
 	fake.nr_pages = 0;
 	fake.places = false;
+	fake.in_order = false;
 	fake.read_fail_every = 0;
 	for (uint32_t node = 1; node <= FAKE_NODES; node++)
 		fake.extent[node] += 1 + !fake.extent[node];
@@ -138,6 +141,7 @@ void fake_reset(void)
 	fake.ahead_timeout_every = 0;
 	fake.nr_aheads = 0;
 	fake.no_slots = false;
+	fake.read_slots = 32;
 	fake_full(false);
 	fake_ahead(false);
 	fake_reclaim(false);
@@ -185,6 +189,11 @@ void fake_reclaim(bool on)
 {
 	if (shim_bootparam_set("reclaim", on ? "on" : "off"))
 		abort();
+}
+
+void fake_read_slots(uint32_t nr)
+{
+	fake.read_slots = nr;
 }
 
 void fake_no_slots(bool none)
@@ -379,6 +388,11 @@ void fake_places(bool on)
 	pthread_mutex_lock(&fake.lock);
 	fake.places = on;
 	pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_frames_in_order(bool yes)
+{
+	fake.in_order = yes;
 }
 
 void fake_read_fail_every(unsigned int n)
@@ -688,29 +702,46 @@ static void serve_report(struct fake_call *fc)
 	reply(fc, 0, &w, sizeof(w));
 }
 
-/* The device's part: whatever is in the frame, if the key is good. */
+/* Page @i of what is read: whatever is in the frame. */
+static void serve_read_page(struct fake_call *fc, uint32_t i)
+{
+	const struct page *p = fake.slots[fc->call.remote_addr / PAGE_SIZE + i];
+	void *line = phys_to_virt(fc->sges[i].addr);
+
+	if (p)
+		memcpy(line, p->data, PAGE_SIZE);
+	else
+		memset(line, 0xdb, PAGE_SIZE);
+	if (fc->call.cls == RPC_CLASS_READ_AHEAD) {
+		fake.counts.ahead_pages++;
+		if (p && p->vaddr > fake.counts.ahead_last)
+			fake.counts.ahead_last = p->vaddr;
+	}
+}
+
+/* The device's part, if the key is good. */
 static void serve_read(struct fake_call *fc)
 {
 	const uint32_t node = fc->call.peer;
-	const struct page *p = fake.slots[fc->call.remote_addr / PAGE_SIZE];
-	void *line = phys_to_virt(fc->sges[0].addr);
 
-	fake.counts.reads++;
+	if (fc->call.cls == RPC_CLASS_READ)
+		fake.counts.reads++;
+	else
+		fake.counts.ahead_reads++;
 	if (fc->call.rkey != (fake.extent[node] << 8 | node) ||
 	    (fake.read_fail_every && ++fake.nr_reads % fake.read_fail_every == 0)) {
 		fake.counts.reads_failed++;
 		fc->call.status = -EIO;
 		fc->call.refused = fc->call.rkey != (fake.extent[node] << 8 | node);
-	} else if (p) {
-		memcpy(line, p->data, PAGE_SIZE);
-	} else {
-		memset(line, 0xdb, PAGE_SIZE);
+		return;
 	}
+	for (uint32_t i = 0; i < fc->call.nr_bulk; i++)
+		serve_read_page(fc, i);
 }
 
 static void serve(struct fake_call *fc)
 {
-	if (fc->call.cls == RPC_CLASS_READ) {
+	if (rpc_class_is_read(fc->call.cls)) {
 		serve_read(fc);
 		return;
 	}
@@ -748,7 +779,7 @@ static bool times_out(const struct fake_call *fc)
 {
 	if (fc->call.opcode == PM_WRITEBACK)
 		return fake.wb_timeout_every && ++fake.nr_writebacks % fake.wb_timeout_every == 0;
-	if (fc->call.opcode == PM_FETCH_AHEAD)
+	if (fc->call.opcode == PM_FETCH_AHEAD || fc->call.cls == RPC_CLASS_READ_AHEAD)
 		return fake.ahead_timeout_every && ++fake.nr_aheads % fake.ahead_timeout_every == 0;
 	return fc->call.opcode == PM_FETCH && fake.timeout_every &&
 	       ++fake.nr_fetches % fake.timeout_every == 0;
@@ -886,6 +917,16 @@ bool rpc_call_wait_or_leave(struct rpc_call *call)
 bool rpc_slot_is_free(uint32_t peer, enum rpc_class cls)
 {
 	return !fake.no_slots;
+}
+
+uint32_t rpc_slots_free(uint32_t peer, enum rpc_class cls)
+{
+	return fake.no_slots ? 0 : fake.read_slots;
+}
+
+uint32_t rpc_read_pieces_max(void)
+{
+	return FAKE_READ_PIECES;
 }
 
 int rpc_calls_submit(struct rpc_call *const *calls, size_t nr, size_t *nr_submitted)

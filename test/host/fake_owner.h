@@ -27,6 +27,9 @@ void fake_ahead(bool on);
 void fake_reclaim(bool on);
 /* Until it is said again: no slot for a message is free, as rpc_slot_is_free() sees it. */
 void fake_no_slots(bool none);
+/* So many reads ahead find a slot, 32 after fake_reset(). */
+void fake_read_slots(uint32_t nr);
+#define FAKE_READ_PIECES 8u /* lines that one of them fills at most */
 /* Until it is said again: requests to homes find no slot, and wait for one. */
 void fake_full(bool full);
 /* Pages at and above @vaddr are refused with @status (0: none are), riding or not. */
@@ -81,6 +84,8 @@ void fake_settle(void);
 void fake_places(bool on);
 /* Every @n-th read of a place fails. 0: none. */
 void fake_read_fail_every(unsigned int n);
+/* Pages that are new from now on have frames in their own order, not in that of their coming. */
+void fake_frames_in_order(bool yes);
 /* @node gives the frames of its pages other contents; with @tell places are forgotten before. */
 void fake_recall(uint32_t node, bool tell);
 /* Pages of [addr, addr + len) go. */
@@ -91,7 +96,8 @@ struct fake_counts {
 	unsigned int fetches, rides, writeback_msgs, writeback_pages, zeroes, credit_requests,
 		redirects, late;
 	unsigned int file_fetches, refused;
-	unsigned int aheads, ahead_pages; /* PM_FETCH_AHEAD: messages, and pages that were sent */
+	unsigned int aheads, ahead_reads; /* messages PM_FETCH_AHEAD, and reads in their place */
+	unsigned int ahead_pages;         /* that came by either */
 	uint64_t ahead_last;              /* the highest address of these */
 	unsigned int forks, collapses, discards, destroy_msgs, destroys, spaces;
 	unsigned int reads, reads_failed; /* without a request */

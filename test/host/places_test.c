@@ -178,7 +178,7 @@ static void what_fails_is_left(struct ktest *t)
  * Words are written and read in a cache that holds a part of them, ranges go and come back, owners
  * give frames other contents: by reads or by requests, each word is the last one written.
  */
-static void reads_bring_the_newest(struct ktest *t)
+static void newest(struct ktest *t, bool ahead)
 {
 	const struct vma v = { .start = BASE,
 			       .end = BASE + PAGES * PAGE_SIZE,
@@ -187,10 +187,13 @@ static void reads_bring_the_newest(struct ktest *t)
 	struct fake_counts c;
 	struct aspace *as;
 	struct prng rng;
+	uint32_t at = 0;
 
 	fake_cache();
 	fake_reset();
 	fake_places(true);
+	fake_ahead(ahead);
+	fake_ahead_timeout_every(ahead ? 37 : 0);
 	prng_seed(&rng, 20261128);
 	memset(want, 0, sizeof(want));
 	as = aspace_create(0x10001, 1);
@@ -198,10 +201,12 @@ static void reads_bring_the_newest(struct ktest *t)
 	as->anon->vregion_size = FAKE_VREGION_SIZE;
 	ASSERT_EQ(t, aspace_set_vma(as, &v, SEQ_ANY), 0);
 	for (uint32_t i = 0; i < 20000 && !t->nr_failed; i++) {
-		const uint32_t page = (uint32_t)prng_below(&rng, PAGES);
+		const bool walks = ahead && prng_below(&rng, 16);
+		const uint32_t page = walks ? (at + 1) % PAGES : (uint32_t)prng_below(&rng, PAGES);
 		const bool write = prng_below(&rng, 2);
 		uint64_t word = write ? i + 1 : ~0ull;
 
+		at = page;
 		ASSERT_EQ(t, user_word(as, BASE, page, &word, write), 0);
 		if (write)
 			want[page] = word;
@@ -220,12 +225,35 @@ static void reads_bring_the_newest(struct ktest *t)
 		fake_read_fail_every(i / 4000 % 2 ? 7 : 0);
 	}
 	fake_counts(&c);
-	EXPECT_GT(t, c.reads, 2000);
+	if (ahead) {
+		EXPECT_GT(t, c.ahead_reads, 300);
+		EXPECT_GT(t, c.ahead_pages, 3000);
+	} else {
+		EXPECT_GT(t, c.reads, 2000);
+		EXPECT_GT(t, c.fetches, c.reads_failed);
+	}
 	EXPECT_GT(t, c.reads_failed, 100);
-	EXPECT_GT(t, c.fetches, c.reads_failed);
 	aspace_put(as);
 	fake_settle();
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
+}
+
+static void reads_bring_the_newest(struct ktest *t)
+{
+	newest(t, false);
+}
+
+static void reads_ahead_too(struct ktest *t)
+{
+	newest(t, true);
+}
+
+/* The last frame that a word can name has none behind it. */
+static void the_next_extent_is_no_neighbour(struct ktest *t)
+{
+	EXPECT_TRUE(t, place_follows(1ull << 32 | 7, 1ull << 32 | 8));
+	EXPECT_FALSE(t, place_follows(1ull << 32 | 7, 1ull << 32 | 9));
+	EXPECT_FALSE(t, place_follows(1ull << 32 | UINT32_MAX, 2ull << 32));
 }
 
 static const struct ktest_case cases[] = {
@@ -237,6 +265,8 @@ static const struct ktest_case cases[] = {
 	KTEST(an_owner_cannot_fill_the_heap),
 	KTEST(what_fails_is_left),
 	KTEST(reads_bring_the_newest),
+	KTEST(reads_ahead_too),
+	KTEST(the_next_extent_is_no_neighbour),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "excache.places", .cases = cases };

@@ -295,12 +295,88 @@ static void a_send_is_no_completion(struct ktest *t)
 	sim_two(t, hostile_giver, read_on, 15);
 }
 
+enum {
+	NR_CHAINED = 4,
+	HALF = PAGE_SIZE / 2
+};
+
+/* Reads that are submitted together, each into two halves of a page the wrong way round. */
+static void read_chained(struct ktest *t)
+{
+	struct rpc_call *calls[NR_CHAINED];
+	struct target tg[NR_CHAINED];
+	struct rpc_sge into[NR_CHAINED][2], many[32];
+	uint64_t doorbells, requests;
+	size_t nr = 0;
+
+	node_join(t, 2);
+	for (int i = 0; i < NR_CHAINED; i++)
+		target_init(t, &tg[i]);
+	sim_cmd("barrier 0 2");
+	/* The first question asks for a connection. */
+	while (rpc_slots_free(1, RPC_CLASS_READ_AHEAD) == 0)
+		usleep(1000);
+	doorbells = counter("rpc.doorbells");
+	requests = counter("rpc.work_requests");
+	for (int i = 0; i < NR_CHAINED; i++) {
+		memset(frame_to_virt(tg[i].frame), 0xee, PAGE_SIZE);
+		into[i][0] = (struct rpc_sge){ .mem = tg[i].mem,
+					       .addr = tg[i].req.addr + HALF,
+					       .len = HALF };
+		into[i][1] =
+			(struct rpc_sge){ .mem = tg[i].mem, .addr = tg[i].req.addr, .len = HALF };
+		calls[i] = rpc_call_create(1, RPC_CLASS_READ_AHEAD, 0, NULL, 0);
+		calls[i]->bulk = into[i];
+		calls[i]->nr_bulk = 2;
+		calls[i]->rkey = (uint32_t)sim_get(SH_KEY);
+	}
+	EXPECT_EQ(t, rpc_calls_submit(calls, NR_CHAINED, &nr), 0);
+	EXPECT_EQ(t, nr, NR_CHAINED);
+	for (int i = 0; i < NR_CHAINED; i++) {
+		const uint8_t *p = frame_to_virt(tg[i].frame);
+
+		EXPECT_EQ(t, rpc_call_wait(calls[i]), 0);
+		rpc_call_put(calls[i]);
+		/* As halves_giver() has it: 0x11, but 0x77 in the second half. */
+		EXPECT_EQ(t, p[0], 0x77);
+		EXPECT_EQ(t, p[HALF - 1], 0x77);
+		EXPECT_EQ(t, p[HALF], 0x11);
+		EXPECT_EQ(t, p[PAGE_SIZE - 1], 0x11);
+	}
+	EXPECT_EQ(t, counter("rpc.doorbells"), doorbells + 1);
+	EXPECT_EQ(t, counter("rpc.work_requests"), requests + NR_CHAINED);
+	EXPECT_EQ(t, counter("rpc.reads"), NR_CHAINED);
+	/* One work request has no more pieces than the device allows. */
+	for (uint32_t i = 0; i < ARRAY_SIZE(many); i++)
+		many[i] = (struct rpc_sge){ .mem = tg[0].mem, .addr = tg[0].req.addr, .len = 8 };
+	calls[0] = rpc_call_create(1, RPC_CLASS_READ_AHEAD, 0, NULL, 0);
+	calls[0]->bulk = many;
+	calls[0]->nr_bulk = rpc_read_pieces_max() + 1;
+	calls[0]->rkey = (uint32_t)sim_get(SH_KEY);
+	EXPECT_EQ(t, rpc_call_submit(calls[0]), -EMSGSIZE);
+	rpc_call_put(calls[0]);
+	sim_cmd("barrier 1 2");
+}
+
+static void halves_giver(struct ktest *t)
+{
+	node_join(t, 2);
+	page = frame_alloc(0, 0);
+	(void)give(t, 0x11, SH_KEY);
+	memset((uint8_t *)frame_to_virt(page) + HALF, 0x77, HALF);
+	sim_cmd("barrier 0 2");
+	sim_cmd("barrier 1 2");
+}
+
+static void reads_share_a_doorbell(struct ktest *t)
+{
+	sim_two(t, halves_giver, read_chained, 15);
+}
+
 static const struct ktest_case cases[] = {
-	KTEST(a_read_brings_what_was_given),
-	KTEST(breaks_are_told),
-	KTEST(a_given_up_read_keeps_its_target),
-	KTEST(a_send_is_no_completion),
-	{ 0 },
+	KTEST(a_read_brings_what_was_given),     KTEST(breaks_are_told),
+	KTEST(a_given_up_read_keeps_its_target), KTEST(a_send_is_no_completion),
+	KTEST(reads_share_a_doorbell),           { 0 },
 };
 static const struct ktest_suite suite = { .name = "rpc.reads", .cases = cases };
 KTEST_SUITE(suite);

@@ -332,6 +332,11 @@ bool object_stores_any(struct object *obj, uint64_t first, uint64_t end);
 int object_set_stored(struct object *obj, uint64_t pgoff, uint64_t place) __must_check;
 /* Where page @pgoff is to be read, if it is stored and that is known; else PLACE_NONE. */
 uint64_t object_place(struct object *obj, uint64_t pgoff);
+/* May there be any?  A hint. */
+static inline bool object_has_places(const struct object *obj)
+{
+	return READ_ONCE(obj->places.chunks.count) > 0;
+}
 /* The owner has told it; ignored unless the page is stored. */
 void object_set_place(struct object *obj, uint64_t pgoff, uint64_t place);
 /*

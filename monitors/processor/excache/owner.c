@@ -142,6 +142,19 @@ int owner_redirect_decode(const void *body, size_t len, uint64_t *index, struct 
 
 /* --- several pages from their owner, ahead ------------------------------------------- */
 
+void owner_read_ahead_prepare(struct rpc_call *call, struct rpc_sge *sges,
+			      const struct read_place *from, struct line *const *lines, uint32_t nr)
+{
+	for (uint32_t i = 0; i < nr; i++)
+		sges[i] = line_sge(lines[i]);
+	call->bulk = sges;
+	call->nr_bulk = nr;
+	call->peer = from->node;
+	call->cls = RPC_CLASS_READ_AHEAD;
+	call->remote_addr = from->addr;
+	call->rkey = from->rkey;
+}
+
 void owner_ahead_prepare(struct rpc_call *call, struct ahead_msg *msg, uint32_t owner,
 			 const struct object *obj, struct line *const *lines, uint32_t nr)
 {

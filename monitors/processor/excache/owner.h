@@ -70,6 +70,13 @@ struct ahead_msg {
 	uint64_t reply[1];
 };
 
+/*
+ * Neighbouring frames, from @from on, into @lines, one each; @sges, one for each line as well, is
+ * used until the call is submitted.
+ */
+void owner_read_ahead_prepare(struct rpc_call *call, struct rpc_sge *sges,
+			      const struct read_place *from, struct line *const *lines,
+			      uint32_t nr);
 /* The pages of @lines, of @obj, from @owner. */
 void owner_ahead_prepare(struct rpc_call *call, struct ahead_msg *msg, uint32_t owner,
 			 const struct object *obj, struct line *const *lines, uint32_t nr);

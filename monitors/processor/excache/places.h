@@ -46,6 +46,11 @@ struct read_place {
 uint64_t place_learn(uint32_t node, const struct owner_place *place);
 /* Where @place is, until place_end(). False: it is void, or one-sided reads are off. */
 bool place_begin(uint64_t place, struct read_place *out);
+/* Is @b in the frame behind that of @a?  Then one read from @a may go on to @b. */
+static inline bool place_follows(uint64_t a, uint64_t b)
+{
+	return b == a + 1 && (uint32_t)b != 0; /* 0: of another extent */
+}
 /* The read has ended with @err; -EACCES: the owner's device has refused this very read. */
 void place_end(struct lent *lent, int err);
 /*

@@ -45,15 +45,23 @@ enum rpc_class {
 	RPC_CLASS_PREFETCH = 2,  /* read-ahead */
 	RPC_CLASS_WRITEBACK = 3, /* dirty lines */
 	RPC_NR_MSG_CLASSES,
-	RPC_CLASS_READ = RPC_NR_MSG_CLASSES, /* one-sided: no message, no CPU of the peer */
+	/* One-sided: no message, no CPU of the peer. */
+	RPC_CLASS_READ = RPC_NR_MSG_CLASSES, /* reads that a thread waits for */
+	RPC_CLASS_READ_AHEAD,                /* reads of what may be wanted next */
 	RPC_NR_CLASSES,
 };
+
+static inline bool rpc_class_is_read(enum rpc_class cls)
+{
+	return cls >= RPC_CLASS_READ;
+}
 
 /* Limits of one message.  A request that exceeds them is refused with -EMSGSIZE at submit. */
 #define RPC_BODY_MAX     2048  /* bytes of body, request or reply (classes other than control) */
 #define RPC_BODY_MAX_CTL 16384 /* in the control class */
 #define RPC_BULK_MAX     (32 * 4096) /* bytes of bulk behind a request body: write-back class */
 #define RPC_BULK_MAX_ONE 4096        /* in the control and demand classes; prefetch: none */
+#define RPC_READ_MAX     (16 * 4096) /* bytes of one read ahead */
 #define RPC_WRITES_MAX   64          /* bulk WRITEs of one reply */
 
 /* --- registered memory --------------------------------------------------------------- */
@@ -156,7 +164,7 @@ struct rpc_call {
 	void (*release)(struct rpc_call *call);
 	void *arg; /* the caller's */
 	/*
-	 * RPC_CLASS_READ: bytes at @remote_addr, in the peer's memory that it lets this node read,
+	 * One-sided: bytes at @remote_addr, in the peer's memory that it lets this node read,
 	 * are put into @bulk, which is registered for the peer to write. No body, opcode or reply.
 	 * -EIO: refused, or the connection broke; then the peer is to be asked by a request.
 	 */
@@ -166,7 +174,7 @@ struct rpc_call {
 	/* result: valid from done on */
 	int status;         /* 0 or negative errno */
 	bool answered;      /* the peer said so: false when the call ended without its reply */
-	bool refused;       /* RPC_CLASS_READ: by the peer's device, this very read */
+	bool refused;       /* one-sided: by the peer's device, this very read */
 	uint32_t reply_len; /* bytes of reply body */
 };
 
@@ -207,6 +215,13 @@ int rpc_calls_submit(struct rpc_call *const *calls, size_t nr, size_t *nr_submit
  * be gone at once.
  */
 bool rpc_slot_is_free(uint32_t peer, enum rpc_class cls);
+/*
+ * How many calls might be posted now, one-sided ones at once: 0 while there is no connection, which
+ * is asked for then. Never sleeps.
+ */
+uint32_t rpc_slots_free(uint32_t peer, enum rpc_class cls);
+/* Pieces of memory that one call of RPC_CLASS_READ_AHEAD may fill: 1 at least. */
+uint32_t rpc_read_pieces_max(void);
 /*
  * The same for as long as it takes, but ends with -EINTR when the waiting thread is to be killed,
  * or runs a handler whose client has given up.
