@@ -4,11 +4,14 @@
  */
 #include <string.h>
 
+#include <kernel/counter.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/prng.h>
+#include <mm/frame.h>
+#include <processor/account/account.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/places.h>
 #include <processor/mm/aspace.h>
@@ -171,6 +174,66 @@ static void what_fails_is_left(struct ktest *t)
 	places_node_gone(OWNER);
 }
 
+/* Far apart, each page costs a chunk: what a map has is charged, and it has its limits. */
+static void maps_are_charged(struct ktest *t)
+{
+	struct kmem_account *a = kmem_account_create();
+	const uint64_t limit = 64 * 1024;
+	uint64_t nr = 0, charged;
+	struct place_map m;
+
+	ASSERT_TRUE(t, a != NULL);
+	kmem_account_set_limits(limit, 0);
+	place_map_init(&m);
+	place_map_set(&m, 0, 7); /* before it is known whose it is */
+	EXPECT_EQ(t, kmem_charged(a), 0u);
+	place_map_charge_to(&m, a);
+	charged = kmem_charged(a);
+	EXPECT_GT(t, charged, 0u);
+	EXPECT_LE(t, charged, 1024u);
+	place_map_set(&m, 1, 8);
+	EXPECT_EQ(t, kmem_charged(a), charged);
+	for (uint64_t i = 1; i <= 1000; i++)
+		place_map_set(&m, i << 18, i);
+	EXPECT_LE(t, kmem_charged(a), limit / 2 + 512);
+	for (uint64_t i = 1; i <= 1000; i++)
+		nr += place_map_get(&m, i << 18) == i;
+	EXPECT_GT(t, nr, 50u);
+	EXPECT_LT(t, nr, 70u);
+	/* The program gets what it asks for: the other half. */
+	EXPECT_EQ(t, kmem_charge(a, limit / 2 - 512), 0);
+	kmem_uncharge(a, limit / 2 - 512);
+	place_map_clear(&m, 1, UINT64_MAX);
+	EXPECT_EQ(t, place_map_get(&m, 0), 7u);
+	EXPECT_EQ(t, place_map_get(&m, 1), PLACE_NONE);
+	EXPECT_EQ(t, kmem_charged(a), charged);
+	place_map_destroy(&m);
+	EXPECT_EQ(t, kmem_charged(a), 0u);
+	kmem_account_set_limits(UINT64_MAX, 0);
+	kmem_account_put(a);
+}
+
+/* All maps have 1/32 of the memory. */
+static void maps_are_bounded(struct ktest *t)
+{
+	const uint64_t most = frames_total_count() / 32 * PAGE_SIZE;
+	uint64_t nr = 0, held = 0;
+	struct place_map m;
+
+	place_map_init(&m);
+	for (uint64_t i = 0; i < most / 512 + 100; i++)
+		place_map_set(&m, i << 18, i + 1);
+	EXPECT_TRUE(t, counter_find("excache.place_bytes", &held));
+	EXPECT_LE(t, held, most);
+	EXPECT_GT(t, held, most - 1024);
+	for (uint64_t i = 0; i < most / 512 + 100; i++)
+		nr += place_map_get(&m, i << 18) == i + 1;
+	EXPECT_LE(t, nr, most / 512);
+	place_map_destroy(&m);
+	EXPECT_TRUE(t, counter_find("excache.place_bytes", &held));
+	EXPECT_EQ(t, held, 0u);
+}
+
 #define BASE  0x500000ull /* in the second half of one vRegion, and the next */
 #define PAGES 400u
 
@@ -264,6 +327,8 @@ static const struct ktest_case cases[] = {
 	KTEST(reads_end_before_the_answer),
 	KTEST(an_owner_cannot_fill_the_heap),
 	KTEST(what_fails_is_left),
+	KTEST(maps_are_charged),
+	KTEST(maps_are_bounded),
 	KTEST(reads_bring_the_newest),
 	KTEST(reads_ahead_too),
 	KTEST(the_next_extent_is_no_neighbour),

@@ -75,7 +75,7 @@ static inline bool kmem_fair(uint64_t mine, uint64_t all, uint64_t max)
 	return all < max && (all < max - max / 8 || mine < MAX(max / 64, (uint64_t)16));
 }
 
-/* Bytes charged to @a now; for tests. */
+/* Bytes charged to @a now. */
 uint64_t kmem_charged(const struct kmem_account *a);
 /* Bytes that one program may have. */
 uint64_t kmem_program_limit(void);

@@ -1072,6 +1072,13 @@ int object_set_stored(struct object *obj, uint64_t pgoff, uint64_t place)
 	return err;
 }
 
+void object_charge_to(struct object *obj, struct kmem_account *account)
+{
+	spin_lock(&obj->lock);
+	place_map_charge_to(&obj->places, account);
+	spin_unlock(&obj->lock);
+}
+
 uint64_t object_place(struct object *obj, uint64_t pgoff)
 {
 	uint64_t place = PLACE_NONE;

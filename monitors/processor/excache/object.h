@@ -328,6 +328,8 @@ int object_redirected(struct object *obj, uint64_t pgoff, const void *body, size
 /* Has the owner got this page (then it must be fetched)? */
 bool object_stored(struct object *obj, uint64_t pgoff);
 bool object_stores_any(struct object *obj, uint64_t first, uint64_t end);
+/* The record of @obj's places is charged to @account from now on, once. */
+void object_charge_to(struct object *obj, struct kmem_account *account);
 /* @place: where it is to be read, or PLACE_NONE. Never sleeps. -ENOMEM. */
 int object_set_stored(struct object *obj, uint64_t pgoff, uint64_t place) __must_check;
 /* Where page @pgoff is to be read, if it is stored and that is known; else PLACE_NONE. */

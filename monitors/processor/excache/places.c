@@ -11,6 +11,7 @@
 #include "places.h"
 
 #include <kernel/bootparam.h>
+#include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <kernel/spinlock.h>
 #include <kernel/time.h>
@@ -18,15 +19,18 @@
 #include <lib/errno.h>
 #include <mm/frame.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
 
 #define LENT_MAX     16384u /* of one owner; no device has so many regions */
 #define PRUNE_AT     64u
 #define FAILURES_MAX 3u /* refused in a row: the extent is not there any more */
 #define DRAIN_NS     NSEC_PER_SEC
 
-#define CHUNK_SHIFT 9
+#define CHUNK_SHIFT 6
 #define CHUNK       (1u << CHUNK_SHIFT)
-#define MAPS_PART   32u /* of all memory, which is left free for other uses */
+#define CHUNK_BYTES (CHUNK * sizeof(uint64_t))
+#define MAP_BYTES   sizeof(struct place_map) /* always charged: that keeps the account */
+#define MAPS_PART   32u /* of all memory: for maps at most, and left free for other uses */
 
 static bool onesided = true;
 BOOT_PARAM("excache.onesided", bool, onesided,
@@ -337,9 +341,34 @@ void places_node_gone(uint32_t node)
 
 /* --- maps ------------------------------------------------------------------------------- */
 
+static uint64_t nr_chunks; /* atomic */
+
+static uint64_t map_bytes(void)
+{
+	return __atomic_load_n(&nr_chunks, __ATOMIC_RELAXED) * CHUNK_BYTES;
+}
+GAUGE(map_bytes_gauge, "excache.place_bytes", "bytes that tell where stored pages lie", map_bytes);
+
 void place_map_init(struct place_map *m)
 {
 	radix_init(&m->chunks);
+	m->account = NULL;
+}
+
+void place_map_charge_to(struct place_map *m, struct kmem_account *account)
+{
+	ASSERT(!m->account);
+	if (!account)
+		return;
+	m->account = account;
+	kmem_charge_anyway(account, MAP_BYTES + m->chunks.count * CHUNK_BYTES);
+}
+
+static void chunk_free(struct place_map *m, uint64_t *chunk)
+{
+	kfree(chunk);
+	__atomic_sub_fetch(&nr_chunks, 1, __ATOMIC_RELAXED);
+	kmem_uncharge(m->account, CHUNK_BYTES);
 }
 
 void place_map_destroy(struct place_map *m)
@@ -348,9 +377,11 @@ void place_map_destroy(struct place_map *m)
 	void *chunk;
 
 	radix_for_each(chunk, &m->chunks, index)
-		frame_free(virt_to_frame(chunk), 0);
+		chunk_free(m, chunk);
 	radix_destroy(&m->chunks);
 	radix_init(&m->chunks);
+	kmem_uncharge(m->account, MAP_BYTES);
+	m->account = NULL;
 }
 
 uint64_t place_map_get(const struct place_map *m, uint64_t page)
@@ -361,19 +392,30 @@ uint64_t place_map_get(const struct place_map *m, uint64_t page)
 	return chunk ? chunk[page % CHUNK] : PLACE_NONE;
 }
 
+/* Places are of use, but no program is to be refused something else for their sake. */
+static bool may_have_chunk(const struct place_map *m)
+{
+	const uint64_t part = frames_total_count() / MAPS_PART;
+
+	if (frames_free_count() <= part || map_bytes() >= part << PAGE_SHIFT)
+		return false;
+	return !m->account || kmem_charged(m->account) < kmem_program_limit() / 2;
+}
+
 static uint64_t *chunk_make(struct place_map *m, uint64_t index)
 {
-	struct frame *f = NULL;
+	uint64_t *chunk;
 
-	if (frames_free_count() > frames_total_count() / MAPS_PART)
-		f = frame_alloc(0, FRAME_ZERO | FRAME_NOWAIT);
-	if (!f)
+	if (!may_have_chunk(m) || kmem_charge(m->account, CHUNK_BYTES))
 		return NULL;
-	if (radix_insert(&m->chunks, index, frame_to_virt(f))) {
-		frame_free(f, 0);
+	chunk = kzalloc(CHUNK_BYTES);
+	if (!chunk || radix_insert(&m->chunks, index, chunk)) {
+		kfree(chunk);
+		kmem_uncharge(m->account, CHUNK_BYTES);
 		return NULL;
 	}
-	return frame_to_virt(f);
+	__atomic_add_fetch(&nr_chunks, 1, __ATOMIC_RELAXED);
+	return chunk;
 }
 
 void place_map_set(struct place_map *m, uint64_t page, uint64_t place)
@@ -398,7 +440,7 @@ void place_map_clear(struct place_map *m, uint64_t first, uint64_t end)
 
 		if (to - from == CHUNK) {
 			(void)radix_remove(&m->chunks, index);
-			frame_free(virt_to_frame(chunk), 0);
+			chunk_free(m, chunk);
 		} else {
 			for (uint64_t page = from; page < to; page++)
 				chunk[page % CHUNK] = PLACE_NONE;

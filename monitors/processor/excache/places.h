@@ -32,6 +32,7 @@ struct owner_place {
 
 #define PLACE_NONE 0ull
 
+struct kmem_account;
 struct lent;
 
 /* Where to read a page. */
@@ -64,11 +65,17 @@ void places_node_gone(uint32_t node);
 /* Places by page, of one object. Locking: the caller's; none of these sleeps. */
 struct place_map {
 	struct radix_tree chunks;
+	struct kmem_account *account; /* NULL: the node's */
 };
 
 void place_map_init(struct place_map *m);
+/* All that @m has and gets is charged to @account, once in the life of @m. */
+void place_map_charge_to(struct place_map *m, struct kmem_account *account);
 void place_map_destroy(struct place_map *m);
 uint64_t place_map_get(const struct place_map *m, uint64_t page);
-/* Without memory for it there is none. */
+/*
+ * Without memory for it there is none: all maps have 1/32 of the node's at most, and those of a
+ * program grow while it has less than half of what it may cause.
+ */
 void place_map_set(struct place_map *m, uint64_t page, uint64_t place);
 void place_map_clear(struct place_map *m, uint64_t first, uint64_t end);

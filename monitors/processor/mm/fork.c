@@ -108,6 +108,7 @@ static int fork_blocked(struct aspace *parent, struct aspace **out)
 	shadow = new_top(parent->anon);
 	if (IS_ERR(shadow))
 		return PTR_ERR(shadow);
+	object_charge_to(shadow, parent->kmem);
 	top = new_top(parent->anon);
 	if (IS_ERR(top)) {
 		object_put(shadow);

@@ -68,6 +68,7 @@ int kmem_charge_space(struct aspace *as, struct kmem_account *a, uint64_t nr_vma
 	as->tables_charged = FIRST_TABLES;
 	pgtable_set_budget(as->pt, FIRST_TABLES);
 	spin_unlock(&as->lock);
+	object_charge_to(as->anon, a);
 	return 0;
 }
 
