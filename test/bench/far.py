@@ -4,7 +4,9 @@ in the ExCache, beside a Linux guest with the same share that swaps to the RAM o
 
 Each repetition is one `./tessera run --sweep --beside-linux` of each program: Tessera and Linux
 take turns, program by program. A row's time is the whole program's, its baseline Linux's at the
-same share of Linux's own peak. The last rows are the geometric mean and the worst of the ratios.
+same share of Linux's own peak. Two rows are the geometric mean and the worst of the ratios. The
+last are beside the roofline: the time with all memory local, one bare READ for each miss that was
+waited for, and for what else the ports sent, page by page, the time that a page of a stream takes.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ NAMES = {
     "sqlite3": "sqlite3 in memory",
 }
 MEAN_GOAL, WORST_GOAL, LOCAL_GOAL = 0.12, 0.3, 0.9
+ROOF_MUST, ROOF_GOAL = 2.0, 1.3
+PAGE = 4096
 SWEEP_LIMIT_S = 900
 
 SQL = f""".output /dev/null
@@ -58,8 +62,26 @@ def sweep(root: pathlib.Path, command: list[str], text: str) -> dict:
         return json.loads(stats.read_text())
 
 
-def measure(root: pathlib.Path, programs, repeat: int, row) -> list:
-    """Rows made by row(name, unit, value, baseline, what, goal, raw)."""
+def roof_rows(got: dict[str, list[dict]], bare_s: float, page_s: float, row) -> list:
+    rows = []
+    for name, runs in got.items():
+        for i, share in enumerate(SHARES, 1):
+            took, roof = [], []
+            for run in runs:
+                at = run["rows"][i]
+                others = max(0, at["moved"] / PAGE - at["misses"])
+                took.append(at["seconds"])
+                roof.append(run["rows"][0]["seconds"] + at["misses"] * bare_s + others * page_s)
+            rows.append(row(f"{NAMES[name]}, {share} % local", "s", statistics.median(took),
+                            statistics.median(roof), "its roofline", ROOF_GOAL,
+                            must=ROOF_MUST))  # fmt: skip
+    return rows
+
+
+def measure(root: pathlib.Path, programs, repeat: int, row, fabric) -> list:
+    """Rows made by row(name, unit, value, baseline, what, goal, raw); fabric() gives the seconds of
+    one bare READ and of a page of a stream.
+    """
     beside = str(programs / "glibc-static" / "beside")
     commands = {n: ([beside, "quiet", n, str(MIB)], "") for n in NAMES if n != "sqlite3"}
     if shutil.which("sqlite3"):
@@ -88,4 +110,4 @@ def measure(root: pathlib.Path, programs, repeat: int, row) -> list:
         ("worst of the ratios", max(ratios), WORST_GOAL),
     ):
         rows.append(row(what, "", value, 1.0, "Linux, swap over NBD", goal))
-    return rows
+    return rows + roof_rows(got, *fabric(), row)

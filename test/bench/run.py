@@ -6,7 +6,8 @@ usage: run.py [--repeat N] [--quick] [--output DIR] [--only NAME,...]
               [--disk-mib N] [--disk-files N]
 
 O names the build directory. Prints tables and writes them, with the raw numbers, to docs/results/:
-first-light.md, operations.md, rdma.md, sharing.md, far.md, disk.md, sockets.md and programs.md.
+first-light.md, operations.md, rdma.md, sharing.md, far.md, paging.md, disk.md, sockets.md and
+programs.md.
 Times are medians of several repetitions on a machine that does other things too: trust the ratios.
 """
 
@@ -30,6 +31,7 @@ import disk as disk_bench  # noqa: E402
 import far  # noqa: E402
 import inkernel  # noqa: E402
 import operations  # noqa: E402
+import paging  # noqa: E402
 import programs as debian  # noqa: E402
 import rdma  # noqa: E402
 import sharing  # noqa: E402
@@ -297,6 +299,11 @@ def first_light(bench: Bench, disk, programs, repeat: int) -> None:
     bench.measure("boot", lambda: bench_boot(disk, programs, repeat))
 
 
+def bench_paging(bench: Bench, disk, programs, repeat: int) -> None:
+    for part, call in paging.parts(disk, programs, repeat, rpc_samples, Row):
+        bench.measure("paging", call, part)
+
+
 def bench_sockets(bench: Bench, programs, repeat: int, quick: bool) -> None:
     if "sockets" not in bench.wanted:
         return
@@ -310,8 +317,8 @@ def main() -> int:
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "results")
     parser.add_argument(
         "--only", default="",
-        help="rpc (with misses), null, launch, boot, operations, rdma, sharing, far, disk, sockets,"
-             " programs",
+        help="rpc (with misses), null, launch, boot, operations, rdma, sharing, far, paging, disk,"
+             " sockets, programs",
     )
     parser.add_argument("--disk-mib", type=int, default=256, help="the file of disk: its size")
     parser.add_argument("--disk-files", type=int, default=10000, help="of the names of disk")
@@ -319,8 +326,8 @@ def main() -> int:
                         help="small sizes (sockets): shows that it works, not how fast it is")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
-    every = ["rpc", "null", "launch", "boot", "operations", "rdma", "sharing", "far", "disk",
-             "sockets", "programs"]  # fmt: skip
+    every = ["rpc", "null", "launch", "boot", "operations", "rdma", "sharing", "far", "paging",
+             "disk", "sockets", "programs"]  # fmt: skip
     wanted = args.only.split(",") if args.only else every
     setting = Setting()
     programs = boot.build_programs()
@@ -335,7 +342,8 @@ def main() -> int:
         ("sharing", "Sharing a CPU", lambda b, d, p, n: b.measure(
             "sharing", lambda: sharing.measure(d, p, n, Row))),
         ("far", "Memory far away", lambda b, d, p, n: b.measure(
-            "far", lambda: far.measure(ROOT, p, max(3, n), Row))),
+            "far", lambda: far.measure(ROOT, p, max(3, n), Row, lambda: paging.fabric(d)))),
+        ("paging", "Misses", bench_paging),
         ("disk", "Files of a disk", lambda b, d, p, n: b.measure(
             "disk", lambda: disk_bench.measure(p, min(3, n), Row, args.disk_mib,
                                                args.disk_files))),
