@@ -290,6 +290,29 @@ void area_remove(struct area_set *set, uint64_t start, uint64_t end, struct area
 	}
 }
 
+/* Private anonymous memory, reserved or leased or neither. */
+static bool is_plain(const struct pm_vma *v)
+{
+	return !(v->flags & ~(uint32_t)(PM_VMA_NORESERVE | PM_VMA_LEASE));
+}
+
+static bool becomes_lease(const struct pm_vma *v, uint32_t prot)
+{
+	return (prot & MM_PROT_LEASE) && is_plain(v);
+}
+
+bool area_range_is_plain(const struct area_set *set, uint64_t start, uint64_t end)
+{
+	const struct area *area;
+
+	if (area_mapped_until(set, start, end) < end)
+		return false;
+	for (area = area_above(set, start); area && area->v.start < end; area = area_next(area))
+		if (!is_plain(&area->v))
+			return false;
+	return true;
+}
+
 void area_protect(struct area_set *set, uint64_t start, uint64_t end, uint32_t prot,
 		  struct area_spare *spare)
 {
@@ -298,8 +321,11 @@ void area_protect(struct area_set *set, uint64_t start, uint64_t end, uint32_t p
 	area_split(set, start, spare);
 	area_split(set, end, spare);
 	for (area = area_above(set, start); area && area->v.start < end; area = area_next(area)) {
-		area->v.prot = prot;
-		area->v.flags &= ~(uint32_t)PM_VMA_LEASE;
+		if (becomes_lease(&area->v, prot))
+			area->v.flags = PM_VMA_LEASE;
+		else
+			area->v.flags &= ~(uint32_t)PM_VMA_LEASE;
+		area->v.prot = prot & PM_PROT_ALL;
 	}
 
 	area = start ? area_at(set, start - 1) : NULL;
@@ -318,6 +344,8 @@ static uint64_t charge_as(const struct pm_vma *v, uint32_t prot)
 {
 	const bool file = v->flags & (PM_VMA_FILE | PM_VMA_OBJECT);
 
+	if (becomes_lease(v, prot))
+		return (v->end - v->start) >> PAGE_SHIFT;
 	if (v->flags & (PM_VMA_NORESERVE | PM_VMA_STACK))
 		return 0;
 	if (v->flags & PM_VMA_SHARED ? file : !(prot & PM_PROT_WRITE))

@@ -80,13 +80,16 @@ struct pm_vma area_pages_only(uint64_t start, uint64_t end);
 /* How far [start, end) is mapped without a hole: @start when it is not, @end when all of it is. */
 uint64_t area_mapped_until(const struct area_set *set, uint64_t start, uint64_t end);
 
+/* Is all of [start, end) mapped, as private anonymous memory? */
+bool area_range_is_plain(const struct area_set *set, uint64_t start, uint64_t end);
+
 /* Insert @v, whose range is free; joins neighbours that match.  Needs one spare. */
 void area_insert(struct area_set *set, const struct pm_vma *v, struct area_spare *spare);
 /* Remove [start, end).  Needs two spares. */
 void area_remove(struct area_set *set, uint64_t start, uint64_t end, struct area_spare *spare);
 /*
- * Give every area in [start, end) @prot, and end leases there; joins what matches afterwards. Needs
- * two spares.
+ * Give every area in [start, end) @prot, and end leases there; with MM_PROT_LEASE, private
+ * anonymous ones become leases. Joins what matches afterwards. Needs two spares.
  */
 void area_protect(struct area_set *set, uint64_t start, uint64_t end, uint32_t prot,
 		  struct area_spare *spare);

@@ -279,6 +279,12 @@ int home_relieve(struct memory *m, uint32_t from, const struct mm_relieve_req *r
  */
 int home_lease_map(struct memory *m, struct home_space *as, const struct pm_mmap_req *req,
 		   struct grants *grants, struct pm_vma *v) __must_hold(&as->mutex) __must_check;
+/*
+ * Make the lease of what is mapped that @req asks for. -ENOMEM: it cannot be had, and nothing has
+ * changed; others as span_protect().
+ */
+int home_lease_protect(struct memory *m, struct home_space *as, const struct pm_range_req *req,
+		       struct pm_range_rep *rep) __must_hold(&as->mutex) __must_check;
 /* The break with the lease that @req asks for behind it; 0: there is none to be had. */
 uint64_t home_lease_brk(struct memory *m, const struct home_space *as, const struct pm_brk_req *req)
 	__must_hold(&as->mutex);

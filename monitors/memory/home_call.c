@@ -159,7 +159,7 @@ int home_munmap(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
 	assert_mutex_held(&as->mutex);
-	err = span_unmap(m, as, req->addr, req->addr + req->len);
+	err = req->lease_pages ? -EINVAL : span_unmap(m, as, req->addr, req->addr + req->len);
 	rep->addr = req->addr;
 	home_space_unlock(as);
 	return err;
@@ -172,12 +172,16 @@ int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *re
 	struct home_space *as = home_space_lock(m, req->aspace, proc, SPACE_MAPPED);
 	const uint64_t end = req->addr + req->len;
 	uint64_t until;
-	int err = 0;
+	int err;
 
 	reply_init(rep);
 	if (IS_ERR(as))
 		return (int)PTR_ERR(as);
 	assert_mutex_held(&as->mutex);
+	err = home_lease_protect(m, as, req, rep);
+	if (err != -ENOMEM)
+		goto out;
+	err = 0;
 	until = area_mapped_until(&as->map, req->addr, end);
 	if (until > req->addr)
 		err = span_protect(m, as, req->addr, until, req->prot);
@@ -187,6 +191,7 @@ int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *re
 		rep->addr = req->addr;
 		reply_range(m, as, req->addr, end, rep);
 	}
+out:
 	home_space_unlock(as);
 	return err;
 }

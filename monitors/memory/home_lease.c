@@ -2,12 +2,13 @@
 /*
  * Home: leases, address ranges in which a processor maps, unmaps and protects by itself.
  *
- * Flow:	PM_MMAP and PM_BRK may ask for more than the program does: that is a lease. In the
- *		range map, and at its owners, it is one writable area with PM_VMA_LEASE, charged in
- *		full, whatever of it the program has mapped. PM_LEASE ends leases: of a range that
- *		is given back nothing is left; one that is converted becomes a mapping as any other.
+ * Flow:	PM_MMAP, PM_MPROTECT and PM_BRK may ask for more than the program does: that is a
+ *		lease. In the range map, and at its owners, it is one writable area with
+ *		PM_VMA_LEASE, charged in full, whatever of it the program has mapped. PM_LEASE ends
+ *		leases: of a range that is given back nothing is left; one that is converted becomes
+ *		a mapping as any other.
  * Invariants:	what a call does to a range ends the lease there: MM_UNMAP removes the area, and
- *		area_protect() takes the flag away.
+ *		area_protect() takes the flag away, unless it is to set it.
  * Locking:	home_space.mutex across each call.
  * Failure:	a lease that cannot be had is not an error: the mapping is made without it. Ranges
  *		of a batch are done in their order; the reply says how far that went. A batch with
@@ -54,6 +55,28 @@ int home_lease_map(struct memory *m, struct home_space *as, const struct pm_mmap
 		return -ENOMEM;
 	v->end = v->start + len;
 	return span_map(m, as, v, home_wanted(req->want_credits, req->len), grants);
+}
+
+int home_lease_protect(struct memory *m, struct home_space *as, const struct pm_range_req *req,
+		       struct pm_range_rep *rep)
+{
+	const uint64_t end = req->addr + ((uint64_t)req->lease_pages << PAGE_SHIFT);
+	const uint32_t prot = PM_PROT_READ | PM_PROT_WRITE;
+	int err;
+
+	assert_mutex_held(&as->mutex);
+	if (!req->lease_pages || !may_lease(m) || !area_range_is_plain(&as->map, req->addr, end))
+		return -ENOMEM;
+	err = span_protect(m, as, req->addr, end, prot | MM_PROT_LEASE);
+	if (err)
+		return err;
+	rep->addr = req->addr;
+	rep->nr_vmas = 1;
+	rep->vmas[0] = (struct pm_vma){
+		.start = req->addr, .end = end, .prot = prot, .flags = PM_VMA_LEASE
+	};
+	reply_vregions(m, as, req->addr, end, rep);
+	return 0;
 }
 
 uint64_t home_lease_brk(struct memory *m, const struct home_space *as, const struct pm_brk_req *req)

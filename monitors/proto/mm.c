@@ -69,7 +69,9 @@ CODEC_FIXED(mm_range_rep, MM_RANGE_REP, codec_any)
 
 static bool range_req_is_valid(const struct mm_range_req *r)
 {
-	return range_is_valid(r->addr, r->len) && !(r->prot & ~(uint32_t)PM_PROT_ALL) &&
+	const bool lease = r->prot == (PM_PROT_READ | PM_PROT_WRITE | MM_PROT_LEASE);
+
+	return range_is_valid(r->addr, r->len) && (lease || !(r->prot & ~(uint32_t)PM_PROT_ALL)) &&
 	       r->phase <= MM_ABORT && charge_is_valid(r->charge);
 }
 

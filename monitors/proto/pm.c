@@ -340,10 +340,14 @@ static bool mmap_req_is_valid(const struct pm_mmap_req *r)
 CODEC_FIXED(pm_mmap_req, PM_MMAP_REQ, mmap_req_is_valid)
 
 #define PM_RANGE_REQ(F) \
-	F(id64, aspace), F(u64, addr), F(u64, len), F(u32, prot), F(zero32, reserved)
+	F(id64, aspace), F(u64, addr), F(u64, len), F(u32, prot), F(u32, lease_pages)
 
 static bool range_req_is_valid(const struct pm_range_req *r)
 {
+	const uint64_t lease = (uint64_t)r->lease_pages << PAGE_SHIFT;
+
+	if (lease && (lease < r->len || !range_is_valid(r->addr, lease)))
+		return false;
 	return range_is_valid(r->addr, r->len) && !(r->prot & ~(uint32_t)PM_PROT_ALL);
 }
 

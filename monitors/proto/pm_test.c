@@ -675,7 +675,7 @@ static const struct rejection {
 	{ "pm_range_req", 8, 8, PM_USER_TOP },
 	{ "pm_range_req", 16, 8, 0 },
 	{ "pm_range_req", 24, 4, 8 },
-	{ "pm_range_req", 28, 4, 1 },
+	{ "pm_range_req", 28, 4, 1 }, /* a lease that is smaller than the range */
 	{ "pm_mremap_req", 16, 8, 0 },
 	{ "pm_mremap_req", 24, 8, 1 },
 	{ "pm_mremap_req", 32, 8, PM_USER_TOP },

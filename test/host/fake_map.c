@@ -150,13 +150,33 @@ int fake_map_munmap(uint64_t aspace, uint64_t addr, uint64_t len)
 	return 0;
 }
 
-int fake_map_mprotect(const struct pm_range_req *req)
+/* A lease of what is mapped, if all of it is. */
+static bool lease_over(const struct pm_range_req *req, struct pm_range_rep *rep)
+{
+	const uint64_t len = (uint64_t)req->lease_pages * PAGE_SIZE;
+	const uint8_t *p = at(req->aspace, req->addr);
+
+	if (!len || !gives || !inside(req->addr, len))
+		return false;
+	for (uint64_t i = 0; i < len / PAGE_SIZE; i++)
+		if (!(p[i] & MAPPED))
+			return false;
+	set(req->aspace, req->addr, len, MAPPED | LEASED | 3);
+	rep->nr_vmas = 1;
+	rep->vmas[0] =
+		(struct pm_vma){ req->addr, req->addr + len, .prot = 3, .flags = PM_VMA_LEASE };
+	return true;
+}
+
+int fake_map_mprotect(const struct pm_range_req *req, struct pm_range_rep *rep)
 {
 	uint8_t *p = at(req->aspace, req->addr);
 
 	fake_map_calls++;
 	if (!inside(req->addr, req->len))
 		return -ENOMEM;
+	if (lease_over(req, rep))
+		return 0;
 	for (uint64_t i = 0; i < req->len / PAGE_SIZE; i++) {
 		if (!p[i])
 			return -ENOMEM;

@@ -24,7 +24,7 @@ bool fake_map_fill(uint64_t aspace, uint64_t vaddr, struct pm_vma *v);
  */
 int fake_map_mmap(const struct pm_mmap_req *req, struct pm_range_rep *rep);
 int fake_map_munmap(uint64_t aspace, uint64_t addr, uint64_t len);
-int fake_map_mprotect(const struct pm_range_req *req);
+int fake_map_mprotect(const struct pm_range_req *req, struct pm_range_rep *rep);
 int fake_map_mremap(struct pm_mremap_req *req, struct pm_range_rep *rep);
 int fake_map_lease(const struct pm_lease_req *req, struct pm_range_rep *rep);
 void fake_map_fork(const struct pm_fork_req *req);

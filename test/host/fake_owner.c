@@ -1211,7 +1211,7 @@ static int change_map(uint16_t opcode, const void *body, uint32_t len, struct pm
 	} else if (!pm_range_req_decode(body, len, &range)) {
 		rep->addr = range.addr;
 		if (opcode == PM_MPROTECT)
-			return fake_map_mprotect(&range);
+			return fake_map_mprotect(&range, rep);
 		err = fake_map_munmap(range.aspace, range.addr, range.len);
 		drop_pages(range.aspace, range.addr, range.len);
 	} else {

@@ -136,6 +136,42 @@ static void a_large_mapping_comes_back_where_it_was(struct ktest *t)
 	stop(t, as);
 }
 
+/* As malloc's heaps of threads: reserved as a whole, then writable page by page. */
+static void a_heap_grows_into_its_reservation(struct ktest *t)
+{
+	struct aspace *as = start();
+	const long at = map(0, 2000, PROT_NONE, MAP_NORESERVE);
+	const uint64_t heap = (uint64_t)at;
+
+	ASSERT_TRUE(t, at > 0);
+	EXPECT_EQ(t, protect(heap, 33, RW), 0);
+	fill(t, as, heap, 33, 5000);
+	EXPECT_EQ(t, put(as, heap + BYTES(33), 1), -EACCES);
+	EXPECT_EQ(t, fake_map_calls, 2u);
+	for (uint64_t n = 33; n < 256; n++) {
+		EXPECT_EQ(t, protect(heap + BYTES(n), 1, RW), 0);
+		EXPECT_EQ(t, put(as, heap + BYTES(n), 5000 + n), 0);
+		EXPECT_EQ(t, put(as, heap + BYTES(n + 1), 1), -EACCES);
+	}
+	EXPECT_EQ(t, fake_map_calls, 2u);
+	for (uint64_t n = 256; n < 1000; n++) /* a second piece, twice as large */
+		EXPECT_EQ(t, protect(heap + BYTES(n), 1, RW), 0);
+	EXPECT_LE(t, fake_map_calls, 4u);
+	fill(t, as, heap + BYTES(256), 744, 5256);
+	for (uint64_t n = 0; n < 1000; n++)
+		EXPECT_EQ(t, get(as, heap + BYTES(n)), 5000 + n);
+	EXPECT_EQ(t, protect(heap + BYTES(500), 500, PROT_NONE), 0);
+	EXPECT_EQ(t, get(as, heap + BYTES(500)), -EACCES);
+	EXPECT_EQ(t, protect(heap + BYTES(500), 500, RW), 0);
+	EXPECT_EQ(t, get(as, heap + BYTES(999)), 5999);
+	EXPECT_EQ(t, unmap(heap, 2000), 0);
+	EXPECT_EQ(t, get(as, heap), -EFAULT);
+	EXPECT_EQ(t, fake_map_count(as->anon->id, true), 0u);
+	EXPECT_EQ(t, fake_map_count(as->anon->id, false), 0u);
+	EXPECT_EQ(t, fake_kills, 0u);
+	stop(t, as);
+}
+
 /* Owners have old pages of it, which are not read, and not kept for ever. */
 static void a_page_that_comes_back_is_zero(struct ktest *t)
 {
@@ -689,6 +725,7 @@ static void threads_share_the_leases(struct ktest *t)
 static const struct ktest_case cases[] = {
 	KTEST(the_steady_state_sends_nothing),
 	KTEST(a_large_mapping_comes_back_where_it_was),
+	KTEST(a_heap_grows_into_its_reservation),
 	KTEST(a_page_that_comes_back_is_zero),
 	KTEST(holes_go_back_in_batches),
 	KTEST(calls_across_the_border_of_a_lease),

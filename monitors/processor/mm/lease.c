@@ -414,6 +414,47 @@ void lease_protect(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot,
 	free_gone(gone);
 }
 
+bool lease_is_reserved(struct aspace *as, vaddr_t start, uint64_t len, struct lease_part *part)
+{
+	const struct vma *v;
+	bool is;
+
+	spin_lock(&as->lock);
+	v = vma_first_behind_locked(as, start);
+	is = v && v->start <= start && v->end - start >= len && !(v->prot & VMA_PROT_WRITE) &&
+	     !(v->flags & ~(uint32_t)VMA_NORESERVE);
+	if (is)
+		*part = (struct lease_part){ start, v->end, true, v->prot };
+	spin_unlock(&as->lock);
+	return is;
+}
+
+void lease_adopt(struct aspace *as, const struct lease_part *part, vaddr_t until, uint32_t prot,
+		 struct vma *fresh[2])
+{
+	struct vma *gone = NULL, *low;
+
+	assert_mutex_held(&as->map_lock);
+	aspace_clear_vmas(as, part->start, part->end);
+	*fresh[0] = (struct vma){
+		.start = part->start, .end = until, .prot = prot, .flags = VMA_LEASE
+	};
+	*fresh[1] = (struct vma){
+		.start = until, .end = part->end, .prot = part->prot, .flags = VMA_LEASE
+	};
+	spin_lock(&as->lock);
+	vma_add_locked(as, fresh[0]);
+	vma_add_locked(as, fresh[1]);
+	(void)join_locked(as, fresh[1], &gone);
+	low = vma_below_locked(as, part->start, prot);
+	if (low)
+		(void)join_locked(as, low, &gone);
+	as->seq.map++;
+	spin_unlock(&as->lock);
+	free_gone(gone);
+	fresh[0] = fresh[1] = NULL;
+}
+
 /* --- parts ----------------------------------------------------------------------------- */
 
 /* The lowest leased vma or gap that reaches into [at, end); false: there is none. */

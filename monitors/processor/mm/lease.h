@@ -92,6 +92,17 @@ void lease_unmap(struct aspace *as, vaddr_t start, vaddr_t end, bool gap, struct
 void lease_protect(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot,
 		   struct lease_spares *s);
 /*
+ * Is [start, +len) part of a mapping of private anonymous memory that is not leased and may not be
+ * written, as this node knows it? *part: from @start to its end.
+ */
+bool lease_is_reserved(struct aspace *as, vaddr_t start, uint64_t len, struct lease_part *part);
+/*
+ * The home has made a lease of *part, in which nothing has been: it is mapped with @part->prot, up
+ * to @until with @prot. @fresh is used up. The range is blocked.
+ */
+void lease_adopt(struct aspace *as, const struct lease_part *part, vaddr_t until, uint32_t prot,
+		 struct vma *fresh[2]);
+/*
  * Tell the home of all leases in [start, end): gaps are given back, and vmas, unless @gaps_only,
  * become mappings as any others; each as a whole. -ENOMEM: some are left; after other errors the
  * space is to end, see range_failed().
@@ -113,6 +124,12 @@ int lease_remote_mmap(struct aspace *as, struct map_request *req, vaddr_t *addr)
 /* The same for a munmap, and for a mprotect. */
 int lease_munmap(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 int lease_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot) __must_check;
+/*
+ * An mprotect of memory that is not leased and whose range is blocked: a heap that grows into
+ * memory that is reserved for it gets a lease there. 0: it is done. LEASE_NOT: nothing has changed.
+ * Errors as of remote_mprotect(): what the range is, the home knows.
+ */
+int lease_grow(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot) __must_check;
 /* Before a call whose remote part is about [start, +len): see lease_release(). */
 int lease_leave(struct aspace *as, vaddr_t start, uint64_t len, bool gaps_only) __must_check;
 /* A call found no memory: have gaps been given back, so that it may be asked again? */

@@ -4,7 +4,8 @@
  *
  * Flow:	a mapping of private anonymous memory is made in a gap, if one is large enough; else
  *		the home is asked for it, and for a lease in its place: of small mappings a larger
- *		one, whose rest is a gap. munmap leaves a gap. A call that is about leases and other
+ *		one, whose rest is a gap. munmap leaves a gap. A heap that grows by mprotect into
+ *		what is reserved for it gets a lease there. A call that is about leases and other
  *		memory first ends the leases (lease_release()), then goes the way of all calls.
  * Limits:	what a space keeps in gaps is bounded, in number and bytes, and so are the pages
  *		that owners have of them: beyond that gaps are given back, and pages dropped, many
@@ -16,6 +17,7 @@
 #include <kernel/bootparam.h>
 #include <kernel/counter.h>
 #include <lib/errno.h>
+#include <mm/slab.h>
 #include <processor/excache/object.h>
 
 #include "guard.h"
@@ -202,6 +204,66 @@ int lease_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot
 	err = until > start ? protect(as, start, until, prot) : 0;
 	counter_inc(&lease_protects);
 	return err ? err : until < start + len ? -ENOMEM : 0;
+}
+
+/*
+ * Ask the home to lease what begins at @part->start, a piece of some size: heaps grow by pages. The
+ * piece ends before the mapping does, or there would be nothing to grow into.
+ */
+static int grow(struct aspace *as, struct lease_part *part, uint64_t len, uint32_t prot,
+		struct vma *fresh[2])
+{
+	struct lease_part leased;
+	int err;
+
+	err = remote_mprotect_lease(as, part->start, len, prot, part->end - part->start, &leased);
+	if (lease_may_help(as, err))
+		err = remote_mprotect_lease(as, part->start, len, prot, part->end - part->start,
+					    &leased);
+	if (err)
+		return err;
+	if (!leased.end) {
+		counter_inc(&lease_none);
+		aspace_protect_vmas(as, part->start, part->start + len, prot);
+		return 0;
+	}
+	if (leased.start != part->start || leased.end != part->end) {
+		object_fail(as->anon, -EPROTO, part->start >> PAGE_SHIFT);
+		return -EPROTO;
+	}
+	counter_inc(&lease_got);
+	lease_adopt(as, part, part->start + len, prot, fresh);
+	return 0;
+}
+
+int lease_grow(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot)
+{
+	struct blocked_range rest;
+	struct vma *fresh[2];
+	struct lease_part part;
+	struct lease *l;
+	int err;
+
+	assert_mutex_held(&as->map_lock);
+	if (!param_lease || !(prot & VMA_PROT_WRITE) || len >= CHUNK_MIN ||
+	    !lease_is_reserved(as, start, len, &part) || part.end - start <= len || lease_make(as))
+		return LEASE_NOT;
+	l = as->lease;
+	l->chunk = l->chunk ? MIN(2 * l->chunk, CHUNK_MAX) : CHUNK_MIN;
+	part.end = MIN(part.end, start + l->chunk);
+	fresh[0] = kmalloc(sizeof(*fresh[0]));
+	fresh[1] = kmalloc(sizeof(*fresh[1]));
+	err = LEASE_NOT;
+	if (fresh[0] && fresh[1]) {
+		aspace_block(as, &rest, start + len, part.end);
+		err = grow(as, &part, len, prot, fresh);
+		if (err)
+			aspace_clear_vmas(as, start, part.end);
+		aspace_unblock(as, &rest);
+	}
+	kfree(fresh[0]);
+	kfree(fresh[1]);
+	return err;
 }
 
 /* --- mmap ------------------------------------------------------------------------------ */

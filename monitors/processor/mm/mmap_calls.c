@@ -524,6 +524,24 @@ static int check_writable(struct aspace *as, vaddr_t start, vaddr_t end)
 	return 0;
 }
 
+/* mprotect of [start, +len), which is blocked; it may become a lease. */
+static int protect_at_home(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot)
+{
+	int err = lease_grow(as, start, len, prot);
+
+	if (err != LEASE_NOT)
+		return err;
+	err = remote_mprotect(as, start, len, prot);
+	if (lease_may_help(as, err))
+		err = remote_mprotect(as, start, len, prot);
+	/* After a failure half way the home knows best: ask again on the next touch. */
+	if (err)
+		aspace_clear_vmas(as, start, start + len);
+	else
+		aspace_protect_vmas(as, start, start + len, prot);
+	return err;
+}
+
 /* mprotect(addr, len, prot) */
 long sys_mprotect(const struct syscall_args *args)
 {
@@ -561,14 +579,7 @@ long sys_mprotect(const struct syscall_args *args)
 		return err;
 	}
 	aspace_block(as, &r, start, start + len);
-	err = remote_mprotect(as, start, len, rights);
-	if (lease_may_help(as, err))
-		err = remote_mprotect(as, start, len, rights);
-	/* After a failure half way the home knows best: ask again on the next touch. */
-	if (err)
-		aspace_clear_vmas(as, start, start + len);
-	else
-		aspace_protect_vmas(as, start, start + len, rights);
+	err = protect_at_home(as, start, len, rights);
 	/* PTEs are a cache of tags and rights: the next touch makes them anew. */
 	aspace_unmap_range(as, start, start + len);
 	aspace_unblock(as, &r);

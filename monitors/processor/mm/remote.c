@@ -296,25 +296,36 @@ int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr,
 }
 
 static int range_simple(struct aspace *as, uint16_t opcode, vaddr_t start, uint64_t len,
-			uint32_t prot)
+			uint32_t prot, uint64_t lease_len, struct lease_part *leased)
 {
 	const struct pm_range_req req = {
-		.aspace = aspace_id(as), .addr = start, .len = len, .prot = prot
+		.aspace = aspace_id(as),
+		.addr = start,
+		.len = len,
+		.prot = prot,
+		.lease_pages = (uint32_t)(lease_len >> PAGE_SHIFT),
 	};
 	struct pm_range_req_wire w;
 
 	pm_range_req_encode(&req, &w);
-	return range_call(as, opcode, &w, sizeof(w), NULL, NULL, NULL, NULL);
+	return range_call(as, opcode, &w, sizeof(w), NULL, NULL, NULL, leased);
 }
 
 int remote_munmap(struct aspace *as, vaddr_t start, uint64_t len)
 {
-	return range_simple(as, PM_MUNMAP, start, len, 0);
+	return range_simple(as, PM_MUNMAP, start, len, 0, 0, NULL);
 }
 
 int remote_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot)
 {
-	return range_simple(as, PM_MPROTECT, start, len, prot);
+	return range_simple(as, PM_MPROTECT, start, len, prot, 0, NULL);
+}
+
+int remote_mprotect_lease(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot,
+			  uint64_t lease_len, struct lease_part *leased)
+{
+	*leased = (struct lease_part){ 0 };
+	return range_simple(as, PM_MPROTECT, start, len, prot, lease_len, leased);
 }
 
 int remote_mremap(struct aspace *as, const struct move_request *req, vaddr_t *addr)

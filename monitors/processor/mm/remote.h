@@ -94,6 +94,9 @@ int remote_mmap(struct aspace *as, const struct map_request *req, vaddr_t *addr,
 		struct lease_part *leased) __must_check;
 int remote_munmap(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 int remote_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot) __must_check;
+/* The same; *leased: [start, +lease_len) is a lease now, and no copy of a vma has come. */
+int remote_mprotect_lease(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot,
+			  uint64_t lease_len, struct lease_part *leased) __must_check;
 int remote_mremap(struct aspace *as, const struct move_request *req, vaddr_t *addr) __must_check;
 /* *brk: what holds now, changed or not. */
 int remote_brk(struct aspace *as, vaddr_t want, vaddr_t *brk) __must_check;

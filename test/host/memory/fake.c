@@ -519,15 +519,21 @@ int proc_munmap(struct fake_proc *p, uint64_t addr, uint64_t len)
 	return range_call(p, PM_MUNMAP, &w, sizeof(w), NULL);
 }
 
-int proc_mprotect(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t prot)
+int proc_range_lease(struct fake_proc *p, uint16_t opcode, uint64_t addr, uint64_t len,
+		     uint32_t prot, uint32_t pages)
 {
 	const struct pm_range_req req = {
-		.aspace = p->aspace, .addr = addr, .len = len, .prot = prot
+		.aspace = p->aspace, .addr = addr, .len = len, .prot = prot, .lease_pages = pages
 	};
 	struct pm_range_req_wire w;
 
 	pm_range_req_encode(&req, &w);
-	return range_call(p, PM_MPROTECT, &w, sizeof(w), NULL);
+	return range_call(p, opcode, &w, sizeof(w), NULL);
+}
+
+int proc_mprotect(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t prot)
+{
+	return proc_range_lease(p, PM_MPROTECT, addr, len, prot, 0);
 }
 
 static uint64_t next_seq(struct fake_proc *p)

@@ -146,6 +146,9 @@ int proc_mprotect(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t pro
 int proc_mremap(struct fake_proc *p, uint64_t addr, uint64_t old_len, uint64_t new_len,
 		uint32_t flags, uint64_t new_addr, uint64_t *out);
 int proc_brk(struct fake_proc *p, uint64_t brk, uint64_t *out);
+/* The call @opcode (PM_MUNMAP, PM_MPROTECT) with a lease of @pages. */
+int proc_range_lease(struct fake_proc *p, uint16_t opcode, uint64_t addr, uint64_t len,
+		     uint32_t prot, uint32_t pages);
 /* As proc_mmap() of writable memory, with a lease of @pages in its place: *@leased, it is. */
 int proc_mmap_lease(struct fake_proc *p, uint64_t addr, uint64_t len, uint32_t pages, uint64_t *out,
 		    bool *leased);

@@ -125,6 +125,57 @@ static void a_lease_takes_and_gives_pages(struct ktest *t)
 	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
+static int protect_lease(struct fake_proc *p, uint64_t at, uint64_t pages, uint32_t lease)
+{
+	return proc_range_lease(p, PM_MPROTECT, at, pages * PAGE_SIZE, RW, lease);
+}
+
+/* PM_MPROTECT makes a lease of what is reserved: all of it, with its pages, and charged. */
+static void a_lease_of_what_is_mapped(struct ktest *t)
+{
+	const uint64_t at = 0x20000000 - 4 * PAGE_SIZE; /* across two vRegions */
+	static uint8_t page[PAGE_SIZE];
+	struct fake_proc p;
+	struct fake f;
+	uint64_t out;
+
+	start(t, &f, &p, 2);
+	EXPECT_EQ(t, proc_mmap(&p, at, 8 * PAGE_SIZE, RW, PM_MAP_FIXED | PM_MAP_NORESERVE, &out),
+		  0);
+	page_stamp(page, 77);
+	EXPECT_EQ(t, proc_writeback(&p, at + 5 * PAGE_SIZE, page), 0);
+	EXPECT_EQ(t, proc_mprotect(&p, at, 8 * PAGE_SIZE, 0), 0);
+	EXPECT_EQ(t, committed(&f), 0u);
+	EXPECT_EQ(t, protect_lease(&p, at, 1, 6), 0);
+	EXPECT_STREQ(t, picture(&p, at, 8), "LLLLLL00");
+	EXPECT_EQ(t, committed(&f), 6u);
+	EXPECT_EQ(t, proc_fetch(&p, at + 5 * PAGE_SIZE, false, page), PM_FETCH_DATA);
+	EXPECT_EQ(t, page_value(page), 77u);
+	/* Again, and beyond its end: what is leased stays so. */
+	EXPECT_EQ(t, protect_lease(&p, at, 1, 7), 0);
+	EXPECT_STREQ(t, picture(&p, at, 8), "LLLLLLL0");
+	EXPECT_EQ(t, committed(&f), 7u);
+
+	/* Of what is not mapped, or not private, no lease is made: the call is done alone. */
+	EXPECT_EQ(t, protect_lease(&p, at + 7 * PAGE_SIZE, 1, 2), 0);
+	EXPECT_EQ(t,
+		  proc_mmap(&p, at + 16 * PAGE_SIZE, 4 * PAGE_SIZE, 0, PM_MAP_FIXED | PM_MAP_SHARED,
+			    &out),
+		  0);
+	EXPECT_EQ(t, protect_lease(&p, at + 16 * PAGE_SIZE, 1, 4), 0);
+	EXPECT_STREQ(t, picture(&p, at, 20), "LLLLLLL3--------3000");
+	EXPECT_EQ(t, protect_lease(&p, at, 2, 1), -EPROTO);
+	EXPECT_EQ(t, proc_range_lease(&p, PM_MUNMAP, at, PAGE_SIZE, 0, 4), -EINVAL);
+	EXPECT_STREQ(t, picture(&p, at, 20), "LLLLLLL3--------3000");
+	set_mode(t, &f, 2, PM_COMMIT_STRICT);
+	EXPECT_EQ(t, proc_mprotect(&p, at, 8 * PAGE_SIZE, 0), 0);
+	EXPECT_EQ(t, protect_lease(&p, at, 1, 4), 0);
+	EXPECT_STREQ(t, picture(&p, at, 8), "30000000");
+	EXPECT_EQ(t, proc_munmap(&p, at, 20 * PAGE_SIZE), 0);
+	EXPECT_EQ(t, committed(&f), 0u);
+	EXPECT_TRUE(t, space_stop(&f, &p));
+}
+
 /* PM_MAP_FIXED_NOREPLACE: from its place on, if all of it is free; else the mapping alone. */
 static void a_lease_at_a_place(struct ktest *t)
 {
@@ -336,15 +387,11 @@ static void a_batch_without_memory_is_continued(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(a_lease_takes_and_gives_pages),
-	KTEST(a_number_is_served_once),
-	KTEST(what_is_not_leased_is_refused),
-	KTEST(a_lease_that_cannot_be_had),
-	KTEST(the_break_has_a_lease_behind_it),
-	KTEST(a_fork_copies_leases),
-	KTEST(a_batch_without_memory_is_continued),
-	KTEST(a_lease_at_a_place),
-	{ 0 },
+	KTEST(a_lease_takes_and_gives_pages),       KTEST(a_number_is_served_once),
+	KTEST(what_is_not_leased_is_refused),       KTEST(a_lease_that_cannot_be_had),
+	KTEST(the_break_has_a_lease_behind_it),     KTEST(a_fork_copies_leases),
+	KTEST(a_batch_without_memory_is_continued), KTEST(a_lease_at_a_place),
+	KTEST(a_lease_of_what_is_mapped),           { 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.lease", .cases = cases };
 KTEST_SUITE(suite);

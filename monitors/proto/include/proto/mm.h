@@ -86,12 +86,15 @@ static_assert(sizeof(struct mm_range_rep_wire) == 32, "MM range reply is ABI");
 
 /* --- MM_UNMAP, MM_PROTECT: every vRegion of the receiver's in the range --------------------- */
 
+/* MM_PROTECT: private anonymous memory becomes a lease. */
+#define MM_PROT_LEASE (1u << 3)
+
 struct mm_range_req_wire {
 	le64_t aspace;
 	le64_t addr;
 	le64_t len;
 	le64_t charge;
-	le32_t prot; /* MM_PROTECT */
+	le32_t prot; /* MM_PROTECT: PM_PROT_*, or MM_PROT_LEASE with reading and writing */
 	le32_t phase;
 };
 static_assert(sizeof(struct mm_range_req_wire) == 40, "MM range request is ABI");

@@ -263,7 +263,11 @@ struct pm_range_req_wire { /* PM_MUNMAP, PM_MPROTECT (prot) */
 	le64_t addr;
 	le64_t len;
 	le32_t prot;
-	le32_t reserved;
+	/*
+	 * PM_MPROTECT: what is mapped at addr, for so many pages, at least @len, is private
+	 * anonymous memory and shall be a lease. 0 = no lease.
+	 */
+	le32_t lease_pages;
 };
 static_assert(sizeof(struct pm_range_req_wire) == 32, "PM_MUNMAP is ABI");
 
@@ -796,6 +800,7 @@ struct pm_range_req {
 	uint64_t addr;
 	uint64_t len;
 	uint32_t prot;
+	uint32_t lease_pages;
 };
 
 void pm_range_req_encode(const struct pm_range_req *req, struct pm_range_req_wire *w);
