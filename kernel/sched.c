@@ -515,13 +515,6 @@ void thread_set_weight(struct thread *t, uint32_t weight, bool batch)
 	unlock_rq(rq, flags);
 }
 
-void thread_inherit_weight(struct thread *t)
-{
-	const struct fair_entity *mine = &thread_current()->fair;
-
-	thread_set_weight(t, READ_ONCE(mine->weight), READ_ONCE(mine->yields_to_woken));
-}
-
 bool thread_waits_above(enum thread_prio prio)
 {
 	return percpu_read(runqueue.bitmap) >> (prio + 1) != 0;

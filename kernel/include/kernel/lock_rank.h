@@ -60,6 +60,7 @@ enum lock_rank {
 	RANK_SPIN_TREE = 112,      /* pid table, process tree, groups, sessions of a vNode */
 	RANK_SPIN_TASK = 114,      /* signal queues, per-task state */
 	RANK_SPIN_SIGHAND = 116,   /* signal dispositions; counts of queued signals */
+	RANK_INHERIT = 117,        /* who waits for whose mutex, and lends priority */
 	RANK_EXCACHE_WB = 118,     /* write-back queue */
 	RANK_EXCACHE_SET = 120,    /* ways, tags and mappings of the lines of one excache set */
 	RANK_EXCACHE_OBJECT = 124, /* lines of one object */

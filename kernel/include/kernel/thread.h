@@ -159,8 +159,6 @@ void thread_set_weight(struct thread *t, uint32_t weight, bool batch);
  * share; NULL: it shares again.  It runs at once if it comes first.
  */
 void thread_set_realtime(struct thread *t, const struct fair_fixed *fixed);
-/* The current thread's, for one that it creates. */
-void thread_inherit_weight(struct thread *t);
 /*
  * Let @t run on the CPUs of @mask only (threads start with all); -EINVAL when none of
  * them is online.  The current thread has moved on return (if it may be preempted); one

@@ -124,6 +124,7 @@ struct task *task_alloc(struct process *p)
 	refcount_set(&t->refs, 1);
 	t->process = p;
 	trace_task_init(t);
+	inherit_init(t);
 	t->slack_ns = t->slack_default_ns = TIMER_SLACK_NS;
 	t->login_uid = t->login_session = LOGIN_UNSET;
 	process_get(p);

@@ -34,6 +34,7 @@
 #include <processor/vfs/path.h>
 
 #include "cred.h"
+#include "inherit.h"
 #include "pid_ns.h"
 #include "seccomp.h"
 #include "trace.h"
@@ -194,6 +195,7 @@ struct task {
 	uint32_t policy;                     /* atomic: as sched_getscheduler() tells it */
 	struct fair_fixed fixed;             /* process.sig_lock: of a real-time policy, else 0 */
 	uint64_t admitted;                   /* process.sig_lock: see realtime.c */
+	struct task_inherit inherit;         /* as it says itself */
 	uint16_t ioprio;                     /* atomic: ioprio.c */
 	uint32_t login_uid, login_session;   /* own; others read them without a lock; LOGIN_UNSET */
 	uint64_t slack_ns, slack_default_ns; /* own: prctl(PR_SET_TIMERSLACK) */

@@ -19,15 +19,27 @@
 
 #include "timespec.h"
 
-/* The thread of @t stays: process.sig_lock is held, or only the caller knows the task. */
-static void reweigh(struct task *t)
+/* How @t asks to run: process.sig_lock is held, or only the caller knows the task. */
+static struct run_rank rank_of(const struct task *t)
 {
 	const uint32_t policy = policy_of(t);
-
-	thread_set_weight(t->thread,
-			  policy == SCHED_IDLE ? FAIR_WEIGHT_IDLE
+	struct run_rank rank = {
+		.weight = policy == SCHED_IDLE ? FAIR_WEIGHT_IDLE
 					       : fair_nice_weight(READ_ONCE(t->nice)),
-			  policy == SCHED_BATCH || policy == SCHED_IDLE);
+		.batch = policy == SCHED_BATCH || policy == SCHED_IDLE,
+	};
+
+	if (realtime_is(policy))
+		rank.fixed = t->fixed;
+	return rank;
+}
+
+/* The thread of @t stays: as rank_of(). @anew: as inherit_set_own(). */
+static void reweigh(struct task *t, bool anew)
+{
+	const struct run_rank rank = rank_of(t);
+
+	inherit_set_own(t, &rank, anew);
 }
 
 void sched_inherit(struct task *t)
@@ -47,7 +59,6 @@ void sched_inherit(struct task *t)
 	policy = me->policy;
 	nice = me->nice;
 	fixed = me->fixed;
-	thread_inherit_weight(t->thread);
 	spin_unlock(&me->process->sig_lock);
 	t->policy = policy_plain(policy);
 	t->nice = nice;
@@ -58,12 +69,11 @@ void sched_inherit(struct task *t)
 	/* Set since fork looked, which fails with it: nothing is reserved for a child. */
 	if (t->policy == SCHED_DEADLINE)
 		t->policy = SCHED_OTHER;
-	if (realtime_is(t->policy)) {
+	if (realtime_is(t->policy))
 		t->fixed = fixed;
-		thread_set_realtime(t->thread, &t->fixed);
-	} else if (t->nice != nice || realtime_is(policy_plain(policy))) {
-		reweigh(t);
-	}
+	/* A rank that is lent to its maker stays the maker's. */
+	if (t->policy != SCHED_OTHER || t->nice)
+		reweigh(t, false);
 	t->slack_ns = t->slack_default_ns = task_current()->slack_ns;
 	t->ioprio = READ_ONCE(task_current()->ioprio);
 }
@@ -236,29 +246,21 @@ static int check_policy(uint32_t policy, struct sched_want *w)
 void task_reweigh_locked(struct task *t)
 {
 	assert_spin_held(&t->process->sig_lock);
-	reweigh(t);
+	reweigh(t, false);
 }
 
 /* The thread of @t follows its policy, unless it has ended. */
-static void apply_locked(struct task *t, bool was_realtime)
+static void apply_locked(struct task *t)
 {
 	assert_spin_held(&t->process->sig_lock);
-	if (list_empty(&t->link))
-		return;
-	if (realtime_is(policy_of(t))) {
-		thread_set_realtime(t->thread, &t->fixed);
-		return;
-	}
-	if (was_realtime)
-		thread_set_realtime(t->thread, NULL);
-	task_reweigh_locked(t);
+	if (!list_empty(&t->link))
+		reweigh(t, true);
 }
 
 static int change_locked(struct task *t, uint32_t policy, struct sched_want *w)
 	__must_hold(&t->process->sig_lock)
 {
 	const uint32_t plain = policy_plain(policy);
-	const bool was_realtime = realtime_is(policy_of(t));
 	int err;
 
 	assert_spin_held(&t->process->sig_lock);
@@ -281,7 +283,7 @@ static int change_locked(struct task *t, uint32_t policy, struct sched_want *w)
 		return err;
 	WRITE_ONCE(t->policy, policy);
 	t->fixed = w->fixed;
-	apply_locked(t, was_realtime);
+	apply_locked(t);
 	return 0;
 }
 

@@ -26,6 +26,7 @@ struct facts {
 	uint32_t nr_threads;
 	int nice, exit_signal;
 	uint32_t policy, rt_prio;
+	struct run_rank lent; /* of fixed.order FAIR_SHARES and weight 0: nothing is */
 	uint32_t cpu;
 	struct cpu_mask allowed;
 	uint64_t user_ns, system_ns, child_user_ns, child_system_ns, start_ns;
@@ -77,6 +78,7 @@ static void describe_task_locked(const struct task *t, struct facts *f)
 	f->state = state_of_thread(t);
 	f->policy = READ_ONCE(t->policy) & ~(uint32_t)SCHED_RESET_ON_FORK;
 	f->rt_prio = t->fixed.prio;
+	inherit_lent(t, &f->lent);
 	f->cpu = READ_ONCE(t->thread->cpu);
 	thread_affinity(t->thread, &f->allowed);
 	f->pending = t->sig.pending.set;
@@ -188,6 +190,12 @@ static uint64_t rss_limit(const struct pseudo_subject *s)
 /* As Linux counts: real time is below 0. */
 static int priority_of(const struct facts *f)
 {
+	if (f->lent.fixed.order != FAIR_SHARES)
+		return f->lent.fixed.order == FAIR_DEADLINE ? -101 : -1 - (int)f->lent.fixed.prio;
+	for (int nice = NICE_MIN; f->lent.weight && nice < f->nice; nice++) {
+		if (fair_nice_weight(nice) <= f->lent.weight)
+			return 20 + nice;
+	}
 	if (f->policy == SCHED_DEADLINE)
 		return -101;
 	return f->rt_prio ? -1 - (int)f->rt_prio : 20 + f->nice;
