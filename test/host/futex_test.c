@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Futexes between real threads: counts, bit sets, requeueing, WAKE_OP, faults, and no wake-up lost.
+ * Futexes between real threads: counts, bit sets, requeueing, WAKE_OP, faults, and no wake-up lost;
+ * mutexes that lend priority.
  */
 #include <stdlib.h>
 
+#include <kernel/panic.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <processor/ipc/futex.h>
+#include <processor/process/process.h>
 #include <shim/pgtable.h>
+#include <shim/shim.h>
 
 #include <processor/ipc/futex_private.h>
 
@@ -229,9 +233,210 @@ static void no_wake_up_is_lost(struct ktest *t)
 	EXPECT_EQ(t, counted, (uint64_t)LOCKERS * ROUNDS);
 }
 
+/* --- mutexes that lend priority ------------------------------------------------------------ */
+
+#define TASKS     8
+#define FIRST_TID 100u
+
+static struct process owner_process;
+static struct task tasks[TASKS];
+
+/* How a task runs its cases ask inherit_lent(). */
+void thread_set_weight(struct thread *t, uint32_t weight, bool batch)
+{
+}
+
+void thread_set_realtime(struct thread *t, const struct fair_fixed *fixed)
+{
+}
+
+struct task *task_find(uint32_t tid)
+{
+	if (tid < FIRST_TID || tid >= FIRST_TID + TASKS)
+		return NULL;
+	task_get(&tasks[tid - FIRST_TID]);
+	return &tasks[tid - FIRST_TID];
+}
+
+void task_put(struct task *t)
+{
+	BUG_ON(refcount_dec_and_test(&t->refs));
+}
+
+uint32_t pid_from_vnr_in(uint32_t vnr, const struct pid_ns *ns)
+{
+	return vnr;
+}
+
+/* The calling thread is task @i. */
+static struct task *be_task(unsigned int i)
+{
+	struct task *t = &tasks[i];
+
+	refcount_set(&t->refs, 1);
+	t->process = &owner_process;
+	t->tid = FIRST_TID + i;
+	t->thread = thread_current();
+	thread_current()->private = t;
+	inherit_init(t);
+	return t;
+}
+
+static void set_priority(struct task *t, uint8_t prio)
+{
+	struct run_rank own = { .fixed.order = prio ? FAIR_FIFO : FAIR_SHARES,
+				.fixed.prio = prio,
+				.weight = FAIR_WEIGHT_MEAN };
+
+	inherit_set_own(t, &own, false);
+}
+
+/* The priority that is lent to @t, or 0. */
+static unsigned int lent_to(const struct task *t)
+{
+	struct run_rank now;
+
+	inherit_lent(t, &now);
+	return now.fixed.prio;
+}
+
+struct pi_locker {
+	struct thread *th;
+	unsigned int i, at, then; /* words */
+	uint8_t prio;
+	int ret, ret2;
+};
+
+static void pi_locker_main(void *arg)
+{
+	struct pi_locker *l = arg;
+	struct futex_word w = word(l->at), w2 = word(l->then);
+	struct task *t = be_task(l->i);
+
+	set_priority(t, l->prio);
+	l->ret = futex_lock_pi(&w, WAIT_FOREVER, false);
+	if (l->then != l->at)
+		l->ret2 = futex_lock_pi(&w2, WAIT_FOREVER, false);
+	if (!l->ret2 && l->then != l->at)
+		l->ret2 = futex_unlock_pi(&w2);
+	if (!l->ret)
+		l->ret = futex_unlock_pi(&w);
+}
+
+static void pi_start(struct pi_locker *l, const struct task *top, unsigned int prio)
+{
+	l->th = thread_create("locker", pi_locker_main, l);
+	while (lent_to(top) != prio)
+		thread_yield();
+}
+
+static void priority_is_lent_through_a_chain(struct ktest *t)
+{
+	struct pi_locker l[3] = { { .i = 1, .at = 1, .then = 0, .prio = 2 },
+				  { .i = 2, .at = 2, .then = 1, .prio = 3 },
+				  { .i = 3, .at = 2, .then = 2, .prio = 9 } };
+	struct futex_word w[3];
+	struct task *me;
+
+	start();
+	me = be_task(0);
+	for (unsigned int i = 0; i < 3; i++)
+		w[i] = word(i);
+	EXPECT_EQ(t, futex_lock_pi(&w[0], WAIT_FOREVER, false), 0);
+	EXPECT_EQ(t, words[0], FIRST_TID);
+	EXPECT_EQ(t, futex_lock_pi(&w[0], WAIT_FOREVER, false), -EDEADLK);
+	pi_start(&l[0], me, 2);
+	EXPECT_EQ(t, words[0], FUTEX_WAITERS | FIRST_TID);
+	EXPECT_EQ(t, futex_wake(&w[0].key, 1, FUTEX_BITSET_MATCH_ANY), -EINVAL);
+	EXPECT_EQ(t, futex_lock_pi(&w[1], WAIT_FOREVER, false), -EDEADLK);
+	EXPECT_EQ(t, futex_lock_pi(&w[1], 0, true), -EAGAIN);
+	pi_start(&l[1], me, 3);
+	EXPECT_EQ(t, futex_lock_pi(&w[2], WAIT_FOREVER, false), -EDEADLK);
+	pi_start(&l[2], me, 9);
+	EXPECT_EQ(t, lent_to(&tasks[1]), 9);
+	EXPECT_EQ(t, lent_to(&tasks[2]), 9);
+	set_priority(&tasks[3], 5);
+	EXPECT_EQ(t, lent_to(me), 5);
+	EXPECT_EQ(t, futex_unlock_pi(&w[0]), 0);
+	EXPECT_EQ(t, lent_to(me), 0);
+	for (int i = 0; i < 3; i++) {
+		thread_join(l[i].th);
+		EXPECT_EQ(t, l[i].ret, 0);
+		EXPECT_EQ(t, l[i].ret2, 0);
+	}
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(t, words[i] & FUTEX_TID_MASK, 0);
+}
+
+static void words_that_do_not_fit(struct ktest *t)
+{
+	struct futex_word w;
+	struct sleeper s;
+
+	start();
+	(void)be_task(0);
+	w = word(0);
+	words[0] = 7;
+	EXPECT_EQ(t, futex_lock_pi(&w, WAIT_FOREVER, false), -ESRCH);
+	EXPECT_EQ(t, words[0], FUTEX_WAITERS | 7);
+	words[0] = INIT_PID;
+	EXPECT_EQ(t, futex_lock_pi(&w, WAIT_FOREVER, false), -EPERM);
+	EXPECT_EQ(t, futex_unlock_pi(&w), -EPERM);
+	words[0] = FUTEX_OWNER_DIED;
+	EXPECT_EQ(t, futex_lock_pi(&w, WAIT_FOREVER, false), 0);
+	EXPECT_EQ(t, words[0], FUTEX_OWNER_DIED | FIRST_TID);
+	EXPECT_EQ(t, futex_unlock_pi(&w), 0);
+	EXPECT_EQ(t, words[0], 0);
+	sleeper_start(&s, 0, FUTEX_BITSET_MATCH_ANY);
+	EXPECT_EQ(t, futex_lock_pi(&w, WAIT_FOREVER, false), -EINVAL);
+	EXPECT_EQ(t, futex_wake(&w.key, 1, FUTEX_BITSET_MATCH_ANY), 1);
+	thread_join(s.th);
+	shim_fail_alloc_after(0);
+	EXPECT_EQ(t, futex_lock_pi(&w, WAIT_FOREVER, false), -ENOMEM);
+	shim_fail_alloc_after(-1);
+	shim_user_bad(&words[0], sizeof(words));
+	EXPECT_EQ(t, futex_lock_pi(&w, WAIT_FOREVER, false), -EFAULT);
+	EXPECT_EQ(t, futex_unlock_pi(&w), -EFAULT);
+	shim_user_bad(NULL, 0);
+}
+
+/* A task that waits gets a mutex whose owner ends, and marks it; nothing is left of it. */
+static void owners_end(struct ktest *t)
+{
+	struct pi_locker l[2] = { { .i = 1, .prio = 4 }, { .i = 2, .prio = 6 } };
+	const size_t allocs = shim_allocs_live();
+	struct futex_word w;
+	struct task *me;
+
+	start();
+	me = be_task(0);
+	w = word(0);
+	EXPECT_EQ(t, futex_lock_pi(&w, WAIT_FOREVER, false), 0);
+	pi_start(&l[0], me, 4);
+	pi_start(&l[1], me, 6);
+	futex_pi_release(me, true);
+	EXPECT_EQ(t, lent_to(me), 0);
+	for (int i = 0; i < 2; i++) {
+		thread_join(l[i].th);
+		EXPECT_EQ(t, l[i].ret, 0);
+	}
+	EXPECT_EQ(t, words[0], 0);
+	words[0] = FIRST_TID; /* it has ended */
+	(void)be_task(3);
+	EXPECT_EQ(t, futex_lock_pi(&w, 0, false), -ESRCH);
+	EXPECT_EQ(t, shim_allocs_live(), allocs);
+}
+
 static const struct ktest_case futex_cases[] = {
-	KTEST(waits_and_wakes),          KTEST(requeues),           KTEST(wake_op),
-	KTEST(words_that_are_not_there), KTEST(no_wake_up_is_lost), { 0 },
+	KTEST(waits_and_wakes),
+	KTEST(requeues),
+	KTEST(wake_op),
+	KTEST(words_that_are_not_there),
+	KTEST(no_wake_up_is_lost),
+	KTEST(priority_is_lent_through_a_chain),
+	KTEST(words_that_do_not_fit),
+	KTEST(owners_end),
+	{ 0 },
 };
 static const struct ktest_suite futex_suite = { .name = "ipc.futex", .cases = futex_cases };
 KTEST_SUITE(futex_suite);

@@ -2,6 +2,7 @@
 # Futexes, pipes and file locks: threads against models. With sockets: what programs are charged.
 prog-y   += ipc
 ipc-objs := monitors/processor/account/account.o monitors/processor/ipc/futex.o \
+	monitors/processor/ipc/futex_pi.o monitors/processor/process/inherit.o \
 	fs/lock/lock_set.o fs/lock/lock_tree.o monitors/processor/client/file_locks.o \
 	monitors/processor/ipc/filelock.o monitors/processor/ipc/filelock_remote.o \
 	monitors/proto/ps_lock.o monitors/proto/types.o monitors/storage/locks.o \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Futexes: waiters by key, waking, requeueing.
+ * Futexes: waiters by key, waking, requeueing. Those that lend priority: futex_pi.c.
  *
  * Locking:	a bucket's lock (RANK_SPIN_TASK) guards its waiters; two are taken in rising address
  *		order. The word is compared with the lock held, so that no wake-up comes between the
@@ -9,7 +9,6 @@
  * Invariants:	a waiter is on its thread's stack. The thread takes the lock of its waiter's bucket
  *		before it leaves, so a waker that holds that lock may use the waiter until it has
  *		set woken.
- * Limits:	no priority inheritance (docs/syscalls.md).
  */
 #include "futex.h"
 
@@ -25,11 +24,6 @@
 #define BUCKETS  1024u
 #define OP_TRIES 128 /* of a word that others keep changing, before others may run */
 
-struct futex_bucket {
-	struct spinlock lock; /* RANK_SPIN_TASK */
-	struct list_head waiters __guarded_by(&lock);
-};
-
 static struct futex_bucket buckets[BUCKETS];
 static struct siphash_key hash_key; /* const after futex_init() */
 
@@ -39,17 +33,18 @@ void futex_init(void)
 	for (size_t i = 0; i < BUCKETS; i++) {
 		spin_lock_init(&buckets[i].lock, "futex", RANK_SPIN_TASK);
 		list_init(&buckets[i].waiters);
+		list_init(&buckets[i].pis);
 	}
 }
 
-static struct futex_bucket *bucket_of(const struct futex_key *key)
+struct futex_bucket *futex_bucket_of(const struct futex_key *key)
 {
 	const uint64_t words[2] = { (uint64_t)(uintptr_t)key->owner, key->where };
 
 	return &buckets[siphash24(&hash_key, words, sizeof(words)) % BUCKETS];
 }
 
-static void lock_two(struct futex_bucket *a, struct futex_bucket *b) __acquires(&a->lock, &b->lock)
+void futex_lock_two(struct futex_bucket *a, struct futex_bucket *b) __acquires(&a->lock, &b->lock)
 	__no_lock_analysis("in address order; a and b may be one")
 {
 	spin_lock(&MIN(a, b)->lock);
@@ -57,8 +52,8 @@ static void lock_two(struct futex_bucket *a, struct futex_bucket *b) __acquires(
 		spin_lock(&MAX(a, b)->lock);
 }
 
-static void unlock_two(struct futex_bucket *a, struct futex_bucket *b)
-	__releases(&a->lock, &b->lock) __no_lock_analysis("as lock_two()")
+void futex_unlock_two(struct futex_bucket *a, struct futex_bucket *b) __releases(&a->lock, &b->lock)
+	__no_lock_analysis("as futex_lock_two()")
 {
 	if (a != b)
 		spin_unlock(&MAX(a, b)->lock);
@@ -70,8 +65,7 @@ static bool killed(void)
 	return __atomic_load_n(&thread_current()->flags, __ATOMIC_ACQUIRE) & THREAD_F_KILL;
 }
 
-/* Have the page there, readable, or writable too; then the access is tried again. */
-static int fault_in(uint64_t addr, bool write)
+int futex_fault_in(uint64_t addr, bool write)
 {
 	void __user *word = (void __user *)addr;
 	uint32_t now;
@@ -90,7 +84,7 @@ void futex_waiter_init(struct futex_waiter *w, const struct futex_word *word, ui
 {
 	*w = (struct futex_waiter){ .key = word->key, .bitset = bitset, .wq = wq };
 	list_init(&w->link);
-	w->bucket = bucket_of(&w->key);
+	w->bucket = futex_bucket_of(&w->key);
 }
 
 int futex_queue(struct futex_waiter *w, uint64_t addr, uint32_t val)
@@ -108,14 +102,13 @@ int futex_queue(struct futex_waiter *w, uint64_t addr, uint32_t val)
 		spin_unlock(&b->lock);
 		if (!err)
 			return now == val ? 0 : -EAGAIN;
-		err = fault_in(addr, false);
+		err = futex_fault_in(addr, false);
 		if (err)
 			return err;
 	}
 }
 
-/* The bucket that it is in now, locked. */
-static struct futex_bucket *lock_bucket_of(struct futex_waiter *w)
+struct futex_bucket *futex_lock_bucket_of(struct futex_waiter *w)
 	__no_lock_analysis("returns it locked")
 {
 	for (;;) {
@@ -130,7 +123,7 @@ static struct futex_bucket *lock_bucket_of(struct futex_waiter *w)
 
 bool futex_unqueue(struct futex_waiter *w)
 {
-	struct futex_bucket *b = lock_bucket_of(w);
+	struct futex_bucket *b = futex_lock_bucket_of(w);
 
 	assert_spin_held(&b->lock);
 	list_del(&w->link);
@@ -166,6 +159,19 @@ static void wake_locked(struct futex_waiter *w)
 	wake_all(wq); /* the waiter takes the bucket's lock before it leaves */
 }
 
+struct futex_waiter *futex_first_locked(struct futex_bucket *b, const struct futex_key *key)
+{
+	struct futex_waiter *w;
+
+	assert_spin_held(&b->lock);
+	list_for_each_entry(w, &b->waiters, link) {
+		if (futex_key_equal(&w->key, key))
+			return w;
+	}
+	return NULL;
+}
+
+/* -EINVAL: a task that is to get a mutex cannot be just woken. */
 static int wake_key_locked(struct futex_bucket *b, const struct futex_key *key, int nr,
 			   uint32_t bitset)
 {
@@ -173,8 +179,14 @@ static int wake_key_locked(struct futex_bucket *b, const struct futex_key *key, 
 	int woken = 0;
 
 	assert_spin_held(&b->lock);
+	if (unlikely(futex_pi_waited_locked(b, key)))
+		return -EINVAL;
 	list_for_each_entry_safe(w, tmp, &b->waiters, link) {
-		if (!futex_key_equal(&w->key, key) || !(w->bitset & bitset))
+		if (!futex_key_equal(&w->key, key))
+			continue;
+		if (unlikely(w->pi))
+			return -EINVAL;
+		if (!(w->bitset & bitset))
 			continue;
 		wake_locked(w);
 		if (++woken >= nr)
@@ -185,7 +197,7 @@ static int wake_key_locked(struct futex_bucket *b, const struct futex_key *key, 
 
 int futex_wake(const struct futex_key *key, int nr, uint32_t bitset)
 {
-	struct futex_bucket *b = bucket_of(key);
+	struct futex_bucket *b = futex_bucket_of(key);
 	int woken;
 
 	spin_lock(&b->lock);
@@ -200,16 +212,22 @@ static int requeue_locked(struct futex_bucket *b1, struct futex_bucket *b2,
 {
 	struct futex_waiter *w, *tmp;
 	struct list_head moved;
-	int count = 0;
+	int count = 0, err = 0;
 
 	assert_spin_held(&b1->lock);
 	assert_spin_held(&b2->lock);
+	if (unlikely(futex_pi_waited_locked(b1, from)))
+		return -EINVAL;
 	list_init(&moved);
 	list_for_each_entry_safe(w, tmp, &b1->waiters, link) {
 		if (count - nr_wake >= nr_move)
 			break;
 		if (!futex_key_equal(&w->key, from))
 			continue;
+		if (unlikely(w->pi)) {
+			err = -EINVAL;
+			break;
+		}
 		/*
 		 * A waiter counts its own word's object only: for another one it is woken, and
 		 * looks for itself.
@@ -223,20 +241,20 @@ static int requeue_locked(struct futex_bucket *b1, struct futex_bucket *b2,
 		__atomic_store_n(&w->bucket, b2, __ATOMIC_RELEASE);
 	}
 	list_splice_tail(&moved, &b2->waiters);
-	return count;
+	return err ? err : count;
 }
 
 int futex_requeue(const struct futex_word *from, const struct futex_word *to, int nr_wake,
 		  int nr_move, const uint32_t *expect)
 {
-	struct futex_bucket *b1 = bucket_of(&from->key), *b2 = bucket_of(&to->key);
+	struct futex_bucket *b1 = futex_bucket_of(&from->key), *b2 = futex_bucket_of(&to->key);
 	int ret;
 
 	for (;;) {
 		uint32_t now;
 		int err = 0;
 
-		lock_two(b1, b2);
+		futex_lock_two(b1, b2);
 		if (expect)
 			err = get_user_u32(&now, (const void __user *)from->addr);
 		if (err)
@@ -245,10 +263,10 @@ int futex_requeue(const struct futex_word *from, const struct futex_word *to, in
 			ret = -EAGAIN;
 		else
 			ret = requeue_locked(b1, b2, &from->key, &to->key, nr_wake, nr_move);
-		unlock_two(b1, b2);
+		futex_unlock_two(b1, b2);
 		if (!err)
 			return ret;
-		err = fault_in(from->addr, false);
+		err = futex_fault_in(from->addr, false);
 		if (err)
 			return err;
 	}
@@ -354,27 +372,30 @@ static int change_word(uint64_t addr, const struct wake_op *op, uint32_t *old)
 int futex_wake_op(const struct futex_word *one, const struct futex_word *two, int nr_one,
 		  int nr_two, uint32_t op)
 {
-	struct futex_bucket *b1 = bucket_of(&one->key), *b2 = bucket_of(&two->key);
+	struct futex_bucket *b1 = futex_bucket_of(&one->key), *b2 = futex_bucket_of(&two->key);
 	struct wake_op dec;
 	int woken = 0, err = decode_op(op, &dec);
 
 	while (!err) {
 		uint32_t old;
 
-		lock_two(b1, b2);
+		futex_lock_two(b1, b2);
 		err = change_word(two->addr, &dec, &old);
 		if (!err) {
 			woken = wake_key_locked(b1, &one->key, nr_one, FUTEX_BITSET_MATCH_ANY);
-			if (compare_op(&dec, (int32_t)old))
-				woken += wake_key_locked(b2, &two->key, nr_two,
-							 FUTEX_BITSET_MATCH_ANY);
+			if (woken >= 0 && compare_op(&dec, (int32_t)old)) {
+				const int more = wake_key_locked(b2, &two->key, nr_two,
+								 FUTEX_BITSET_MATCH_ANY);
+
+				woken = more < 0 ? more : woken + more;
+			}
 		}
-		unlock_two(b1, b2);
+		futex_unlock_two(b1, b2);
 		if (!err)
 			return woken;
 		if (err == -EAGAIN)
 			thread_yield();
-		err = fault_in(two->addr, true);
+		err = futex_fault_in(two->addr, true);
 	}
 	return err;
 }

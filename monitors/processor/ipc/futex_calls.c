@@ -126,6 +126,68 @@ static long sys_two(const struct syscall_args *args, uint32_t cmd, bool shared)
 	return ret;
 }
 
+/* --- mutexes that lend priority --- */
+
+static long sys_lock_pi(const struct syscall_args *args, uint32_t cmd, bool shared)
+{
+	const bool real = cmd == FUTEX_LOCK_PI || (args->a[1] & FUTEX_CLOCK_REALTIME);
+	uint64_t deadline = WAIT_FOREVER;
+	struct futex_word word;
+	int err = 0;
+
+	if (cmd != FUTEX_TRYLOCK_PI)
+		err = get_deadline(args->a[3], false, real, &deadline);
+	if (!err && cmd != FUTEX_LOCK_PI2 && (args->a[1] & FUTEX_CLOCK_REALTIME))
+		err = -ENOSYS;
+	if (!err)
+		err = futex_word_get(aspace_current(), args->a[0], shared, &word);
+	if (err)
+		return err;
+	err = futex_lock_pi(&word, deadline, cmd == FUTEX_TRYLOCK_PI);
+	futex_word_put(&word);
+	return err == -EINTR ? -ERESTARTNOINTR : err; /* the time is absolute */
+}
+
+static long sys_unlock_pi(const struct syscall_args *args, bool shared)
+{
+	struct futex_word word;
+	int err = futex_word_get(aspace_current(), args->a[0], shared, &word);
+
+	if (err)
+		return err;
+	err = futex_unlock_pi(&word);
+	futex_word_put(&word);
+	return err;
+}
+
+/* FUTEX_WAIT_REQUEUE_PI, FUTEX_CMP_REQUEUE_PI */
+static long sys_requeue_pi(const struct syscall_args *args, bool waits, bool shared)
+{
+	struct aspace *as = aspace_current();
+	uint64_t deadline = WAIT_FOREVER;
+	struct futex_word one, two;
+	int ret = 0;
+
+	if (waits)
+		ret = get_deadline(args->a[3], false, args->a[1] & FUTEX_CLOCK_REALTIME, &deadline);
+	else if ((int)args->a[2] != 1 || (int)args->a[3] < 0)
+		ret = -EINVAL;
+	if (!ret && args->a[0] == args->a[4])
+		ret = -EINVAL;
+	if (!ret)
+		ret = futex_word_get(as, args->a[0], shared, &one);
+	if (ret)
+		return ret;
+	ret = futex_word_get(as, args->a[4], shared, &two);
+	if (!ret) {
+		ret = waits ? futex_wait_requeue_pi(&one, (uint32_t)args->a[2], &two, deadline)
+			    : futex_requeue_pi(&one, &two, (int)args->a[3], (uint32_t)args->a[5]);
+		futex_word_put(&two);
+	}
+	futex_word_put(&one);
+	return ret == -EINTR ? -ERESTARTNOINTR : ret; /* the time is absolute */
+}
+
 /* futex(uaddr, op, val, timeout or val2, uaddr2, val3) */
 long sys_futex(const struct syscall_args *args)
 {
@@ -136,9 +198,19 @@ long sys_futex(const struct syscall_args *args)
 	if (cmd == FUTEX_WAIT || cmd == FUTEX_WAIT_BITSET)
 		return sys_wait(args, shared,
 				cmd == FUTEX_WAIT ? FUTEX_BITSET_MATCH_ANY : (uint32_t)args->a[5]);
+	if (cmd == FUTEX_LOCK_PI || cmd == FUTEX_LOCK_PI2)
+		return sys_lock_pi(args, cmd, shared);
+	if (cmd == FUTEX_WAIT_REQUEUE_PI)
+		return sys_requeue_pi(args, true, shared);
 	if (op & FUTEX_CLOCK_REALTIME)
 		return -ENOSYS;
 	switch (cmd) {
+	case FUTEX_TRYLOCK_PI:
+		return sys_lock_pi(args, cmd, shared);
+	case FUTEX_UNLOCK_PI:
+		return sys_unlock_pi(args, shared);
+	case FUTEX_CMP_REQUEUE_PI:
+		return sys_requeue_pi(args, false, shared);
 	case FUTEX_WAKE:
 		return sys_wake(args, shared, FUTEX_BITSET_MATCH_ANY);
 	case FUTEX_WAKE_BITSET:
@@ -290,13 +362,13 @@ long sys_get_robust_list(const struct syscall_args *args)
 unsigned int futex_wake_addr(struct aspace *as, uint64_t addr, unsigned int nr)
 {
 	struct futex_word word;
-	unsigned int woken;
+	int woken;
 
 	if (futex_word_get(as, addr, true, &word))
 		return 0;
-	woken = (unsigned int)futex_wake(&word.key, (int)nr, FUTEX_BITSET_MATCH_ANY);
+	woken = futex_wake(&word.key, (int)nr, FUTEX_BITSET_MATCH_ANY);
 	futex_word_put(&word);
-	return woken;
+	return woken < 0 ? 0 : (unsigned int)woken;
 }
 
 /* The word of a mutex that task @tid, as it sees itself, may have held when it died. */
@@ -361,7 +433,8 @@ static void end_walk(void *thread)
 	thread_notify(thread, THREAD_F_KILL);
 }
 
-void futex_task_exit(struct task *t)
+/* Mutexes on the robust list of @t, which the program made and may have made wrong. */
+static void leave_robust_list(struct task *t)
 {
 	const uint64_t head = t->robust_list;
 	struct timer timer;
@@ -383,4 +456,11 @@ void futex_task_exit(struct task *t)
 	(void)timer_cancel(&timer);
 	if (killed)
 		thread_notify(t->thread, THREAD_F_KILL);
+}
+
+void futex_task_exit(struct task *t, bool ends)
+{
+	leave_robust_list(t);
+	/* Behind it: who is given a mutex by this finds the mark of the dead owner. */
+	futex_pi_release(t, ends);
 }

@@ -577,7 +577,7 @@ static int commit(struct task *t, struct exec_image *img)
 	struct aspace *old;
 	int err;
 
-	task_release_mm(t);
+	task_release_mm(t, false);
 	old = take_over(t, img);
 	aspace_put(old);
 	install_files(t, img);

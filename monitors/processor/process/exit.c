@@ -490,9 +490,9 @@ static void clear_child_tid(struct task *t)
 		(void)futex_wake_addr(as, addr, 1);
 }
 
-void task_release_mm(struct task *t)
+void task_release_mm(struct task *t, bool ends)
 {
-	futex_task_exit(t);
+	futex_task_exit(t, ends);
 	clear_child_tid(t);
 	vfork_release(t);
 }
@@ -504,7 +504,7 @@ void task_exit(uint32_t wait_status)
 	struct fpu_state *fpu = thread_current()->user.fpu;
 	bool last;
 
-	task_release_mm(t);
+	task_release_mm(t, true);
 	/* Off the page table before another CPU could take it for unused. */
 	thread_clear_user();
 	fpu_free(fpu);

@@ -83,9 +83,10 @@ struct process *pidfd_process(int fd, bool *nonblock);
 /* @p was never in the table, and its task is gone: consumes the reference. */
 void process_abandon(struct process *p);
 /*
- * The task stops using its address space: robust futexes, the word of CLONE_CHILD_CLEARTID, vfork.
+ * The task stops using its address space, for another one or because it @ends: robust futexes, the
+ * word of CLONE_CHILD_CLEARTID, vfork.
  */
-void task_release_mm(struct task *t);
+void task_release_mm(struct task *t, bool ends);
 /*
  * A zombie that no parent will wait for leaves the table; its reference is the caller's to put,
  * unlocked.

@@ -89,6 +89,10 @@ static inline void thread_pin(unsigned int cpu)
 {
 	(void)cpu;
 }
+/* Not in the shim: of the test whose program has process/inherit.c. */
+struct fair_fixed;
+void thread_set_weight(struct thread *t, uint32_t weight, bool batch);
+void thread_set_realtime(struct thread *t, const struct fair_fixed *fixed);
 void thread_set_name(struct thread *t, const char *name);
 void thread_yield(void);
 void thread_sleep_until(uint64_t deadline_ns);
