@@ -21,7 +21,7 @@ def same(cluster, argv, host_argv=None):
 
 @pytest.mark.parametrize("name", [
     "glibc-static/waits", "musl-static/waits", "glibc-static/groups", "glibc-static/clones",
-    "glibc-static/pidfds", "glibc-static/realtimes",
+    "glibc-static/pidfds", "glibc-static/realtimes", "glibc-static/inherits",
     "glibc-static/fifos", "glibc-static/textbusy", "glibc-static/smallcalls",
 ])  # fmt: skip
 def test_the_same_as_on_linux(cluster, programs, name):
@@ -210,7 +210,8 @@ def test_cpus_of_tasks(pool, programs):
 
 
 @pytest.mark.parametrize("argv", [
-    ["waits"], ["groups"], ["clones"], ["pidfds"], ["realtimes"], ["threads", "mutex"],
+    ["waits"], ["groups"], ["clones"], ["pidfds"], ["realtimes"], ["inherits"],
+    ["threads", "mutex"],
     ["threads", "many", "100"],
     ["threads", "churn", "300"], ["threads", "exits"], ["threads", "fork"], ["bomb", "user", "40"],
 ], ids=" ".join)  # fmt: skip

@@ -427,6 +427,131 @@ static void owners_end(struct ktest *t)
 	EXPECT_EQ(t, shim_allocs_live(), allocs);
 }
 
+static uint64_t given_up; /* atomic */
+
+/* Tasks that come with and without a time, and with priorities of four kinds. */
+static void pi_counter_main(void *arg)
+{
+	const struct futex_word w = word(2);
+	struct task *t = be_task((unsigned int)(uintptr_t)arg);
+
+	set_priority(t, (uint8_t)(t->tid % 4));
+	for (int i = 0; i < ROUNDS / 4; i++) {
+		const uint64_t until = i % 8 ? WAIT_FOREVER : time_now_ns() + MS / 100;
+
+		if (futex_lock_pi(&w, until, false)) {
+			__atomic_add_fetch(&given_up, 1, __ATOMIC_RELAXED);
+			continue;
+		}
+		counted++;
+		if (i % 32 == 0)
+			thread_yield();
+		BUG_ON(futex_unlock_pi(&w));
+	}
+}
+
+static void no_mutex_is_lost(struct ktest *t)
+{
+	const size_t allocs = shim_allocs_live();
+	struct thread *th[LOCKERS];
+
+	start();
+	counted = given_up = 0;
+	for (uintptr_t i = 0; i < LOCKERS; i++)
+		th[i] = thread_create("counter", pi_counter_main, (void *)i);
+	for (int i = 0; i < LOCKERS; i++)
+		thread_join(th[i]);
+	EXPECT_EQ(t, counted + given_up, (uint64_t)LOCKERS * (ROUNDS / 4));
+	EXPECT_LE(t, given_up, (uint64_t)LOCKERS * (ROUNDS / 4 / 8 + 1));
+	EXPECT_EQ(t, words[2], 0);
+	EXPECT_EQ(t, shim_allocs_live(), allocs);
+}
+
+struct mover {
+	struct thread *th;
+	unsigned int i;
+	int ret;
+};
+
+static void mover_main(void *arg)
+{
+	const struct futex_word a = word(0), b = word(1);
+	struct mover *m = arg;
+
+	set_priority(be_task(m->i), (uint8_t)m->i);
+	m->ret = futex_wait_requeue_pi(&a, 0, &b, WAIT_FOREVER);
+	if (!m->ret)
+		m->ret = futex_unlock_pi(&b);
+}
+
+/* They wait at a word, and cannot be just woken: that answers -EINVAL from then on. */
+static void movers_start(struct mover *m, unsigned int nr)
+{
+	const struct futex_word a = word(0);
+
+	for (unsigned int i = 0; i < nr; i++) {
+		m[i].i = i + 1;
+		m[i].th = thread_create("mover", mover_main, &m[i]);
+		while (!shim_thread_waits_killable(m[i].th))
+			thread_yield();
+	}
+	while (futex_wake(&a.key, 1, FUTEX_BITSET_MATCH_ANY) != -EINVAL)
+		thread_yield();
+}
+
+static void waiters_move_to_a_mutex(struct ktest *t)
+{
+	const size_t allocs = shim_allocs_live();
+	struct futex_word a, b, c;
+	struct mover m[3];
+	struct task *me;
+
+	start();
+	me = be_task(0);
+	a = word(0);
+	b = word(1);
+	c = word(3);
+	EXPECT_EQ(t, futex_requeue_pi(&a, &b, 9, 0), 0);
+	EXPECT_EQ(t, futex_requeue_pi(&a, &a, 9, 0), -EINVAL);
+	movers_start(m, 3);
+	EXPECT_EQ(t, futex_requeue_pi(&a, &b, 9, 1), -EAGAIN);
+	EXPECT_EQ(t, futex_requeue_pi(&a, &c, 9, 0), -EINVAL);
+	EXPECT_EQ(t, futex_requeue(&a, &b, 1, 1, NULL), -EINVAL);
+	EXPECT_EQ(t, futex_lock_pi(&b, WAIT_FOREVER, false), 0);
+	EXPECT_EQ(t, futex_requeue_pi(&a, &b, 0, 0), 1); /* one at least */
+	EXPECT_EQ(t, futex_requeue_pi(&a, &b, 9, 0), 2);
+	EXPECT_EQ(t, words[1], FUTEX_WAITERS | FIRST_TID);
+	EXPECT_EQ(t, lent_to(me), 3);
+	EXPECT_EQ(t, futex_unlock_pi(&b), 0);
+	for (int i = 0; i < 3; i++) {
+		thread_join(m[i].th);
+		EXPECT_EQ(t, m[i].ret, 0);
+	}
+	EXPECT_EQ(t, words[1], 0);
+	/* The mutex is free: the first has it at once. */
+	movers_start(m, 2);
+	EXPECT_EQ(t, futex_requeue_pi(&a, &b, 9, 0), 2);
+	for (int i = 0; i < 2; i++) {
+		thread_join(m[i].th);
+		EXPECT_EQ(t, m[i].ret, 0);
+	}
+	EXPECT_EQ(t, words[1], 0);
+	/* A signal: before it has been moved, and after that. */
+	movers_start(m, 1);
+	thread_notify(m[0].th, THREAD_F_SIGNAL);
+	thread_join(m[0].th);
+	EXPECT_EQ(t, m[0].ret, -EINTR);
+	movers_start(m, 1);
+	EXPECT_EQ(t, futex_lock_pi(&b, WAIT_FOREVER, false), 0);
+	EXPECT_EQ(t, futex_requeue_pi(&a, &b, 9, 0), 1);
+	thread_notify(m[0].th, THREAD_F_SIGNAL);
+	thread_join(m[0].th);
+	EXPECT_EQ(t, m[0].ret, -EAGAIN);
+	EXPECT_EQ(t, futex_unlock_pi(&b), 0);
+	EXPECT_EQ(t, words[1], 0);
+	EXPECT_EQ(t, shim_allocs_live(), allocs);
+}
+
 static const struct ktest_case futex_cases[] = {
 	KTEST(waits_and_wakes),
 	KTEST(requeues),
@@ -436,6 +561,8 @@ static const struct ktest_case futex_cases[] = {
 	KTEST(priority_is_lent_through_a_chain),
 	KTEST(words_that_do_not_fit),
 	KTEST(owners_end),
+	KTEST(no_mutex_is_lost),
+	KTEST(waiters_move_to_a_mutex),
 	{ 0 },
 };
 static const struct ktest_suite futex_suite = { .name = "ipc.futex", .cases = futex_cases };
