@@ -89,6 +89,9 @@ struct ext4_changes {
 	uint32_t *buckets;
 	uint32_t mask;
 	struct siphash_key secret; /* peers choose what is looked up */
+	/* The last key and its bucket: a change is looked up before it is recorded. */
+	uint64_t last[2];
+	uint32_t last_bucket;
 };
 
 static uint32_t slot_csum(const struct ext4_changes *c, const void *slot)
@@ -107,7 +110,13 @@ static uint32_t *bucket_of(struct ext4_changes *c, uint64_t client, uint64_t seq
 {
 	const uint64_t key[2] = { client, seq };
 
-	return &c->buckets[siphash24(&c->secret, key, sizeof(key)) & c->mask];
+	/* Client 0 is none, so this is none at first. */
+	if (c->last[0] != client || c->last[1] != seq || !client) {
+		c->last[0] = client;
+		c->last[1] = seq;
+		c->last_bucket = (uint32_t)siphash24(&c->secret, key, sizeof(key)) & c->mask;
+	}
+	return &c->buckets[c->last_bucket];
 }
 
 /* The newest record of the change, or NO_SLOT. */

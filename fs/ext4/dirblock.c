@@ -136,31 +136,23 @@ struct bcache_buf *ext4_dir_block(struct ext4_inode *dir, uint32_t lblk, enum ex
 	return buf;
 }
 
-/* Is there room behind @de, of @rec_len bytes, for an entry of @need? */
-static bool has_room(const struct ext4_dirent_disk *de, uint32_t rec_len, uint32_t need)
-{
-	return rec_len - (de->ino ? ext4_entry_need(de->name_len) : 0) >= need;
-}
-
 /* An entry has room for so many bytes of a name, whatever its length is. */
 #define SHORT_NAME 4u
 
-bool ext4_entry_search(const struct ext4_fs *fs, const uint8_t *data, const char *name,
-		       size_t name_len, struct ext4_place *p)
+/* Find the entry called @name: p->at, p->prev and p->ino. */
+static __always_inline bool find_name(const uint8_t *data, uint32_t block_size, const char *name,
+				      size_t name_len, struct ext4_place *p)
 {
-	const uint32_t block_size = fs->block_size, len = p->len;
 	/* The last four bytes, by which names of one directory differ most often. */
 	const size_t end_at = name_len < SHORT_NAME ? 0 : name_len - SHORT_NAME;
 	const uint32_t mask = name_len < SHORT_NAME ? (1u << 8 * name_len) - 1 : UINT32_MAX;
-	uint32_t need = p->need ? p->need : UINT32_MAX; /* that is looked for still */
+	const uint32_t len = p->len;
 	uint32_t at = 0, prev = len, end = 0;
 
 	for (size_t i = 0; i < MIN(name_len, (size_t)SHORT_NAME); i++)
 		end |= (uint32_t)(uint8_t)name[end_at + i] << 8 * i;
-	p->at = p->prev = p->room = len;
 	while (at < len) {
 		const struct ext4_dirent_disk *de = (const void *)(data + at);
-		const uint32_t rec_len = ext4_rec_len(de->rec_len, block_size);
 
 		if (de->name_len == name_len &&
 		    (get_unaligned_le32(de->name + end_at) & mask) == end && de->ino &&
@@ -170,16 +162,50 @@ bool ext4_entry_search(const struct ext4_fs *fs, const uint8_t *data, const char
 			p->ino = le32_to_cpu(de->ino);
 			return true;
 		}
-		/* Of names as long as this one, most have as much room as they need. */
-		if (rec_len >= need && (rec_len >= need + EXT4_ENTRY_MIN || !de->ino) &&
-		    has_room(de, rec_len, need)) {
-			p->room = at;
-			need = UINT32_MAX;
-		}
 		prev = at;
-		at += rec_len;
+		at += ext4_rec_len(de->rec_len, block_size);
 	}
 	return false;
+}
+
+/* The first entry behind which @need bytes are free; @len: there is none. */
+static __always_inline uint32_t find_room(const uint8_t *data, uint32_t block_size, uint32_t len,
+					  uint32_t need)
+{
+	uint32_t at = 0;
+
+	while (at < len) {
+		const struct ext4_dirent_disk *de = (const void *)(data + at);
+		const uint32_t rec_len = ext4_rec_len(de->rec_len, block_size);
+
+		/* Of names as long as this one, most have as much room as they need. */
+		if (rec_len >= need + EXT4_ENTRY_MIN || (rec_len >= need && !de->ino)) {
+			if (rec_len - (de->ino ? ext4_entry_need(de->name_len) : 0) >= need)
+				return at;
+		}
+		at += rec_len;
+	}
+	return len;
+}
+
+static __always_inline bool search(const uint8_t *data, uint32_t block_size, const char *name,
+				   size_t name_len, struct ext4_place *p)
+{
+	p->at = p->prev = p->room = p->len;
+	if (find_name(data, block_size, name, name_len, p))
+		return true;
+	if (p->need)
+		p->room = find_room(data, block_size, p->len, p->need);
+	return false;
+}
+
+bool ext4_entry_search(const struct ext4_fs *fs, const uint8_t *data, const char *name,
+		       size_t name_len, struct ext4_place *p)
+{
+	/* Lengths read the same in all blocks of less than 64 KiB: a constant keeps loops short. */
+	if (fs->block_size < 65536)
+		return search(data, PAGE_SIZE, name, name_len, p);
+	return search(data, fs->block_size, name, name_len, p);
 }
 
 int ext4_block_search(struct ext4_inode *dir, uint32_t lblk, const char *name, size_t name_len,
