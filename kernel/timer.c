@@ -24,6 +24,7 @@
 #include <kernel/sched.h>
 #include <kernel/spinlock.h>
 #include <kernel/time.h>
+#include <kernel/timer_next.h>
 
 struct timer_base {
 	struct spinlock lock; /* RANK_TIMER */
@@ -67,6 +68,11 @@ static void program_locked(struct timer_base *b) __must_hold(&b->lock)
 		return;
 	b->set_ns = ns;
 	clockevent_set(ns);
+}
+
+uint64_t timer_next_ns(void)
+{
+	return percpu_read(timer_base.set_ns);
 }
 
 static void insert_locked(struct timer_base *b, struct timer *t) __must_hold(&b->lock)

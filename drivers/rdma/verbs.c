@@ -510,6 +510,11 @@ void rdma_arm_cq(struct rdma_cq *cq, bool solicited_only)
 	cq->dev->ops->arm_cq(cq, solicited_only);
 }
 
+bool rdma_wait(struct rdma_device *dev, uint64_t ns)
+{
+	return dev->ops->wait && dev->ops->wait(dev, ns);
+}
+
 /* --- counters and names -------------------------------------------------------------- */
 
 void rdma_count_send(uint32_t nr_wr, uint32_t nr_rung)

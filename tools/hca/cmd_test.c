@@ -247,6 +247,12 @@ static void config_space(struct ktest *t)
 	fix_destroy(&r);
 }
 
+static void answer(struct hca *h, uint32_t val)
+{
+	(void)h;
+	(void)val;
+}
+
 /* The model's own capability, behind MSI-X, tells what the front end needs. */
 static void hint_names_the_front_end(struct ktest *t)
 {
@@ -270,6 +276,8 @@ static void hint_names_the_front_end(struct ktest *t)
 	pci_cfg_write(h, pos + 8, 0, 4);
 	pci_device_reset(h);
 	EXPECT_EQ(t, pci_cfg_read(h, pos + 8, 4), HINT_EMULATED | HINT_ONE_AT_ONCE);
+	ops.answer = answer;
+	EXPECT_EQ(t, pci_cfg_read(h, pos + 8, 4), HINT_EMULATED | HINT_ONE_AT_ONCE | HINT_WAIT);
 	fix_destroy(&r);
 }
 

@@ -159,6 +159,7 @@ void cq_post(struct hca *h, uint32_t cqn, const struct completion *c)
 		cq->solicited = cq->producer;
 	if (cq->armed || (cq->armed_solicited && cq->solicited == cq->producer))
 		cq_tell(h, cq);
+	hca_wait_mark(h);
 }
 
 /* UAR doorbell: @dw0 = sequence, command and number; @dw1 = consumer index. */

@@ -94,6 +94,67 @@ static void solicited_arm_waits_for_solicited(struct ktest *t)
 	fix_destroy(&r);
 }
 
+static unsigned answers;
+
+static void answer(struct hca *h, uint32_t val)
+{
+	(void)h;
+	(void)val;
+	answers++;
+}
+
+/* A read of the wait register ends with what comes, or with its time. */
+static void a_read_waits_for_an_entry(struct ktest *t)
+{
+	struct fixture r;
+	struct fix_guest *g = setup(&r, 4);
+	struct front_ops ops = *g->h->front;
+
+	ops.answer = answer;
+	g->h->front = &ops;
+	answers = 0;
+	/* The board's start has written events. */
+	(void)hca_wait_begin(g->h, 0, REG_WAIT, 4);
+	ASSERT_TRUE(t, hca_wait_begin(g->h, 0, REG_WAIT + 4 * 2, 4));
+	fix_advance(&r, (WAIT_UNIT_US << 2) * 1000 - 1);
+	EXPECT_EQ(t, answers, 0u);
+	fix_advance(&r, 1);
+	EXPECT_EQ(t, answers, 1u);
+	/* An entry from before it began ends it at once, a later one as it comes. */
+	post_cqe(g, false);
+	EXPECT_FALSE(t, hca_wait_begin(g->h, 0, REG_WAIT, 4));
+	ASSERT_TRUE(t, hca_wait_begin(g->h, 0, REG_WAIT_END - 4, 4));
+	EXPECT_EQ(t, answers, 1u);
+	post_cqe(g, false);
+	post_cqe(g, false);
+	EXPECT_EQ(t, answers, 1u); /* the doorbell that writes them is not over */
+	hca_wait_flush(r.f);
+	EXPECT_EQ(t, answers, 2u);
+	ASSERT_TRUE(t, hca_wait_begin(g->h, 0, REG_WAIT, 4)); /* these have been told of */
+	fix_arm(g, ARM_NEXT);
+	EXPECT_EQ(t, answers, 2u);
+	post_cqe(g, false);
+	hca_wait_flush(r.f);
+	EXPECT_EQ(t, answers, 3u);
+	EXPECT_TRUE(t, event(g));
+	/* It is no other register, and a board that has failed answers. */
+	EXPECT_FALSE(t, hca_wait_begin(g->h, 0, REG_WAIT_END, 4));
+	EXPECT_FALSE(t, hca_wait_begin(g->h, 0, REG_WAIT, 8));
+	EXPECT_FALSE(t, hca_wait_begin(g->h, 2, REG_WAIT, 4));
+	(void)hca_wait_begin(g->h, 0, REG_WAIT, 4); /* the event */
+	g->h->dead = true;
+	EXPECT_FALSE(t, hca_wait_begin(g->h, 0, REG_WAIT, 4));
+	g->h->dead = false;
+	/* The VM leaves while it waits. */
+	ASSERT_TRUE(t, hca_wait_begin(g->h, 0, REG_WAIT, 4));
+	post_cqe(g, false);
+	hca_wait_drop(g->h);
+	hca_wait_flush(r.f);
+	fix_advance(&r, 1000000);
+	EXPECT_EQ(t, answers, 3u);
+	fix_destroy(&r);
+}
+
 static void overrun_breaks_the_queue(struct ktest *t)
 {
 	const uint8_t *e;
@@ -242,6 +303,7 @@ static void moderated_queue_can_be_destroyed(struct ktest *t)
 static const struct ktest_case cq_cases[] = {
 	KTEST(armed_queue_tells_once),
 	KTEST(arming_behind_an_entry_fires),
+	KTEST(a_read_waits_for_an_entry),
 	KTEST(solicited_arm_waits_for_solicited),
 	KTEST(overrun_breaks_the_queue),
 	KTEST(resize_goes_on_at_the_next_index),

@@ -55,6 +55,7 @@ void eq_post(struct hca *h, uint32_t eqn, const struct hw_eqe *eqe)
 	h->stats.eqes++;
 	if (eq->armed)
 		eq_fire(h, eq);
+	hca_wait_mark(h);
 }
 
 /* An event for whichever queue MAP_EQ chose; @data goes to byte 4 of the entry. */

@@ -24,6 +24,7 @@ struct fabric *fabric_create(void)
 		return NULL;
 	}
 	list_init(&f->runq);
+	list_init(&f->woken);
 	list_init(&f->groups);
 	f->sm_guid = DEFAULT_OUI | 0xfffff0;
 	f->clock = host_time_ns;
@@ -242,8 +243,6 @@ void fabric_run(struct fabric *f)
 		alarm_cancel(f, t);
 		t->fn(t);
 	}
-	if (list_empty(&f->runq))
-		return;
 	list_init(&turn);
 	list_splice_tail(&f->runq, &turn);
 	while (!list_empty(&turn)) {
@@ -252,4 +251,5 @@ void fabric_run(struct fabric *f)
 		list_del(&qp->run);
 		qp_run(qp);
 	}
+	hca_wait_flush(f);
 }

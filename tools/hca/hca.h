@@ -86,6 +86,7 @@ struct icm {
 	X(blueflames)              \
 	X(bad_blueflames)          \
 	X(cq_arms)                 \
+	X(waits)                   \
 	X(mmio)                    \
 	X(commands)                \
 	X(command_errors)          \
@@ -292,6 +293,8 @@ struct front_ops {
 	/* Raise MSI-X vector @vector.  addr/data come from the table in BAR0, where
 	 * the front end lets the core keep it. */
 	void (*msi)(struct hca *h, unsigned vector, uint64_t addr, uint32_t data);
+	/* Answer the read that hca_wait_begin() has held back. NULL: the front end cannot wait. */
+	void (*answer)(struct hca *h, uint32_t val);
 	bool keeps_msix;  /* the table and its masks are in the client's hands */
 	bool one_at_once; /* it loses an access while another CPU is inside the device */
 };
@@ -323,6 +326,13 @@ struct hca {
 	uint32_t errbuf[ERRBUF_DWORDS];
 	uint32_t arm_hi; /* first half of a CQ doorbell that came as two stores */
 	bool arm_half;
+	struct {
+		bool on;  /* a read waits */
+		bool due; /* in fabric.woken */
+		struct list_head link;
+		uint64_t seen; /* completions and events at the end of the last one */
+		struct alarm timer;
+	} wait;
 	/* command interface */
 	enum hca_stage stage;
 	uint64_t fa_pages, aux_pages;
@@ -397,6 +407,7 @@ struct fabric {
 	struct hca **by_lid; /* 0x10000 entries */
 	struct alarm_heap timers;
 	struct list_head runq;
+	struct list_head woken;  /* hca.wait.link: reads to be answered */
 	struct list_head groups; /* struct mc_group */
 	struct inject inject;
 	struct pcap *pcap; /* NULL: nothing is captured */
@@ -426,6 +437,12 @@ struct hca *fabric_route(struct hca *from, uint16_t dlid);
 void log_open(const char *path);
 void hca_log(struct hca *h, const char *fmt, ...) __printf(2, 3);
 void model_log(const char *fmt, ...) __printf(1, 2);
+
+/* wait.c */
+bool hca_wait_begin(struct hca *h, unsigned bar, uint64_t off, unsigned size);
+void hca_wait_mark(struct hca *h);
+void hca_wait_flush(struct fabric *f);
+void hca_wait_drop(struct hca *h);
 
 /* mem.c */
 void *mem_ptr(struct hca *h, uint64_t gpa, uint64_t len);

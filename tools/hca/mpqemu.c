@@ -89,9 +89,18 @@ static void mp_msi(struct hca *h, unsigned vector, uint64_t addr, uint32_t data)
 		qtest_writel(vm->qtest, addr, data);
 }
 
+static bool send_ret(struct vm *vm, uint64_t val);
+
+/* A socket that takes no answer has no VM behind it, which its next event says. */
+static void mp_answer(struct hca *h, uint32_t val)
+{
+	(void)send_ret(h->front_priv, val);
+}
+
 static const struct front_ops mp_ops = {
 	.name = "mpqemu",
 	.msi = mp_msi,
+	.answer = mp_answer,
 	.one_at_once = true,
 };
 
@@ -211,7 +220,18 @@ static uint64_t do_bar(struct vm *vm, const struct mp_bar *b, bool write)
 		return bar_read(vm->h, bar, off, b->size);
 	vm->loop->fabric->now_ns = host_time_ns();
 	bar_write(vm->h, bar, off, b->val, b->size);
+	hca_wait_flush(vm->loop->fabric);
 	return 0;
+}
+
+/* A read that is answered later: QEMU says nothing else until then. */
+static bool is_wait(struct vm *vm, const struct mp_bar *b)
+{
+	unsigned bar;
+	uint64_t off;
+
+	return pci_bar_locate(vm->h, b->addr, &bar, &off) &&
+	       hca_wait_begin(vm->h, bar, off, b->size);
 }
 
 static void drop_irqfds(struct vm *vm)
@@ -270,6 +290,8 @@ static bool dispatch(struct vm *vm, const struct mp_header *hdr, const uint8_t *
 	case MP_BAR_WRITE:
 	case MP_BAR_READ:
 		memcpy(&bar, body, sizeof(bar));
+		if (hdr->cmd == MP_BAR_READ && is_wait(vm, &bar))
+			return true;
 		return send_ret(vm, do_bar(vm, &bar, hdr->cmd == MP_BAR_WRITE));
 	case MP_DEVICE_RESET:
 		pci_device_reset(vm->h);
@@ -344,6 +366,7 @@ static void vm_leave(struct vm *vm, const char *why)
 
 	if (why)
 		hca_log(h, "detached: %s", why);
+	hca_wait_drop(h);
 	hca_reset(h);
 	h->gone = true;
 	for (unsigned i = 0; i < h->mem.nr; i++)

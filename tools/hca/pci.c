@@ -73,7 +73,8 @@ uint32_t pci_cfg_read(struct hca *h, uint32_t off, unsigned len)
 
 	if (len > 4 || off >= sizeof(h->cfg) || len > sizeof(h->cfg) - off)
 		return ~0u;
-	h->cfg[HINT_CAP + 8] = HINT_EMULATED | (h->front->one_at_once ? HINT_ONE_AT_ONCE : 0);
+	h->cfg[HINT_CAP + 8] = HINT_EMULATED | (h->front->one_at_once ? HINT_ONE_AT_ONCE : 0) |
+			       (h->front->answer ? HINT_WAIT : 0);
 	memcpy(&v, h->cfg + off, len);
 	return v;
 }

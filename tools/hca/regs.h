@@ -31,6 +31,7 @@
 #define HINT_MAGIC       "TSRA"
 #define HINT_EMULATED    BIT(0) /* each register access costs an exit */
 #define HINT_ONE_AT_ONCE BIT(1) /* and gets lost while another CPU makes one */
+#define HINT_WAIT        BIT(2) /* there are wait registers */
 
 /* BAR0 */
 #define REG_HCR       0x80680u
@@ -42,6 +43,10 @@
 #define REG_CLR_INT   0xf00d8u
 #define REG_ERRBUF    0x60000u
 #define REG_CLOCK     0x1000u
+#define REG_WAIT      0x2000u /* the model's own: wait.c */
+#define REG_WAIT_END  (REG_WAIT + 4 * WAIT_STEPS)
+#define WAIT_STEPS    8u
+#define WAIT_UNIT_US  16ull
 #define ERRBUF_DWORDS 16u
 
 /* HCR dword 6 */

@@ -49,6 +49,15 @@ int mlx4_fw_parse(const void *mbox, struct mlx4_fw *fw, const char **why)
 	return 0;
 }
 
+int mlx4_wait_step(uint64_t ns)
+{
+	int step = -1;
+
+	while (step + 1 < MLX4_WAIT_STEPS && MLX4_WAIT_UNIT_NS << (step + 1) <= ns)
+		step++;
+	return step;
+}
+
 uint32_t mlx4_hint_parse(const uint8_t *cap)
 {
 	if (cap[2] < MLX4_HINT_LEN || cap[3] != HINT_VERSION || memcmp(cap + 4, HINT_MAGIC, 4) != 0)

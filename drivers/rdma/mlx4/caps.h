@@ -64,7 +64,10 @@ struct mlx4_port_caps {
 #define MLX4_HINT_LEN         12
 #define MLX4_HINT_EMULATED    BIT(0) /* each register access costs an exit */
 #define MLX4_HINT_ONE_AT_ONCE BIT(1) /* and gets lost while another CPU makes one */
+#define MLX4_HINT_WAIT        BIT(2) /* there are wait registers */
 uint32_t mlx4_hint_parse(const uint8_t *cap);
+/* The wait register for at most @ns; negative: it is shorter than the first. */
+int mlx4_wait_step(uint64_t ns);
 
 /* Output mailboxes are 4096 bytes.  0, or -EPROTO with a reason in *@why. */
 int mlx4_fw_parse(const void *mbox, struct mlx4_fw *fw, const char **why) __must_check;

@@ -241,6 +241,7 @@ static void hint_is_the_models_own(struct ktest *t)
 		{ { 9, 0, 12, 1, 'T', 'S', 'R', 'A', 1 }, MLX4_HINT_EMULATED },
 		{ { 9, 0, 12, 1, 'T', 'S', 'R', 'A', 3 },
 		  MLX4_HINT_EMULATED | MLX4_HINT_ONE_AT_ONCE },
+		{ { 9, 0, 12, 1, 'T', 'S', 'R', 'A', 5 }, MLX4_HINT_EMULATED | MLX4_HINT_WAIT },
 		{ { 9, 0, 11, 1, 'T', 'S', 'R', 'A', 3 }, 0 },
 		{ { 9, 0, 12, 2, 'T', 'S', 'R', 'A', 3 }, 0 },
 		{ { 9, 0, 12, 1, 'T', 'S', 'R', 'B', 3 }, 0 },
@@ -249,6 +250,20 @@ static void hint_is_the_models_own(struct ktest *t)
 
 	for (size_t n = 0; n < ARRAY_SIZE(cases); n++)
 		EXPECT_EQ(t, mlx4_hint_parse(cases[n].cap), cases[n].flags);
+}
+
+static void waits_are_no_longer_than_asked(struct ktest *t)
+{
+	static const struct {
+		uint64_t ns;
+		int step;
+	} cases[] = {
+		{ 0, -1 },    { 15999, -1 },  { 16000, 0 },   { 31999, 0 },
+		{ 32000, 1 }, { 2047999, 6 }, { 2048000, 7 }, { UINT64_MAX, 7 },
+	};
+
+	for (size_t n = 0; n < ARRAY_SIZE(cases); n++)
+		EXPECT_EQ(t, mlx4_wait_step(cases[n].ns), cases[n].step);
 }
 
 static void ids_go_round(struct ktest *t)
@@ -413,6 +428,7 @@ static const struct ktest_case mlx4_cases[] = {
 	KTEST(init_hca_bytes),
 	KTEST(fw_is_checked),
 	KTEST(hint_is_the_models_own),
+	KTEST(waits_are_no_longer_than_asked),
 	KTEST(ids_go_round),
 	KTEST(keys_have_variants),
 	KTEST(buddy_splits_and_joins),

@@ -6,6 +6,7 @@
  *		mlx4_leave(): recovery walks all objects, and must find them whole.  Posting,
  *		polling and arming are outside; they look at the device's state themselves.
  */
+#include <arch/cpu.h>
 #include <kernel/thread.h>
 #include <lib/err.h>
 #include <mm/slab.h>
@@ -38,6 +39,22 @@ static void mlx4_device_attr(const struct rdma_device *rdma, struct rdma_device_
 		.nr_ports = c->nr_ports,
 		.nr_comp_vectors = dev->nr_comp_eqs,
 	};
+}
+
+/*
+ * While it waits, another CPU could not reach the device (MLX4_HINT_ONE_AT_ONCE), and this one
+ * takes no interrupt.
+ */
+static bool mlx4_wait(struct rdma_device *rdma, uint64_t ns)
+{
+	struct mlx4_dev *dev = to_mlx4(rdma);
+	const int step = mlx4_wait_step(ns);
+
+	if (!(dev->hints & MLX4_HINT_WAIT) || cpu_online_count() > 1 || step < 0 ||
+	    mlx4_is_dead(dev))
+		return false;
+	(void)dev->regs->read(dev, MLX4_WAIT + 4 * (uint32_t)step);
+	return true;
 }
 
 static struct rdma_pd *mlx4_pd_create(struct rdma_device *rdma)
@@ -242,5 +259,6 @@ const struct rdma_device_ops mlx4_rdma_ops = {
 	.post_recv = mlx4_post_recv,
 	.poll_cq = mlx4_poll_cq,
 	.arm_cq = mlx4_arm_cq,
+	.wait = mlx4_wait,
 	.process_mad = gated_process_mad,
 };

@@ -19,7 +19,15 @@
 #define MLX4_RESET     0xf0010
 #define MLX4_SEMAPHORE 0xf03fc
 #define MLX4_BAR0_LEN  0x100000
-#define MLX4_RESET_VAL 1U
+
+/*
+ * Of the model alone: a read ends when a completion or an event has come since the last such read,
+ * or after MLX4_WAIT_UNIT_NS << n for the register MLX4_WAIT + 4 * n.
+ */
+#define MLX4_WAIT         0x2000
+#define MLX4_WAIT_STEPS   8
+#define MLX4_WAIT_UNIT_NS 16000ULL
+#define MLX4_RESET_VAL    1U
 
 /* Command register (HCR): seven dwords. */
 enum mlx4_hcr {

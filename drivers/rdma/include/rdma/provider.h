@@ -63,6 +63,8 @@ struct rdma_device_ops {
 			 const struct rdma_recv_wr **bad);
 	int (*poll_cq)(struct rdma_cq *cq, struct rdma_wc *wc, int max);
 	void (*arm_cq)(struct rdma_cq *cq, bool solicited_only);
+	/* Optional: rdma_wait(). */
+	bool (*wait)(struct rdma_device *dev, uint64_t ns);
 
 	/*
 	 * Optional: the device's own agent for a MAD that came in on QP1 and that no agent of ours

@@ -351,6 +351,12 @@ int rdma_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, int max);
  * it.
  */
 void rdma_arm_cq(struct rdma_cq *cq, bool solicited_only);
+/*
+ * Let the CPU rest until a completion or an event of the device has come since the last such call,
+ * of whatever queue, or for @ns at most: the caller polls again then. It takes no interrupt
+ * meanwhile. False: the device cannot do that, or not for so short a time.
+ */
+bool rdma_wait(struct rdma_device *dev, uint64_t ns);
 
 /* --- addresses ----------------------------------------------------------------------- */
 
