@@ -64,6 +64,8 @@ static void detect_leaf7(struct cpu_features *f)
 	f->umip = r.ecx & BIT(2);
 }
 
+bool cpu_pause_is_slow;
+
 void cpu_detect(void)
 {
 	struct cpu_features *f = &cpu_features;
@@ -72,6 +74,7 @@ void cpu_detect(void)
 	struct cpuid_regs r = cpuid(1, 0);
 
 	detect_names(f, max_ext);
+	cpu_pause_is_slow = cpu_is_tcg();
 	f->pcid = r.ecx & BIT(17);
 	f->x2apic = r.ecx & BIT(21);
 	f->tsc_deadline = r.ecx & BIT(24);

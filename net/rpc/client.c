@@ -13,6 +13,7 @@
  */
 #include "rpc_priv.h"
 
+#include <arch/poll.h>
 #include <kernel/percpu.h>
 #include <kernel/preempt.h>
 #include <kernel/thread.h>
@@ -411,7 +412,7 @@ static bool wait_spin(struct rpc_call_impl *impl)
 				return true;
 			}
 			if (!rpc_poll_try_once(s->queue))
-				cpu_relax();
+				cpu_poll_relax();
 		}
 		if (cpu_is_wanted())
 			return call_is_done(impl);

@@ -20,6 +20,8 @@ COUNTER_GLOBAL(rpc_c_arms, "rpc.arms", "times that the completion queue was arme
 COUNTER_GLOBAL(rpc_c_polls, "rpc.polls", "times that the completion queue was looked at");
 COUNTER_GLOBAL(rpc_c_spins_won, "rpc.spins_won", "waits that ended while the caller was polling");
 COUNTER_GLOBAL(rpc_c_spins_lost, "rpc.spins_lost", "waits in which polling was given up");
+COUNTER_GLOBAL(rpc_c_rests, "rpc.rests",
+	       "times that a CPU with nothing else to do rested until the device had something");
 COUNTER_GLOBAL(rpc_c_sleeps, "rpc.sleeps", "waits that went to sleep");
 COUNTER_GLOBAL(rpc_c_serve_spins_won, "rpc.serve_spins_won",
 	       "next request came while the server was polling");

@@ -35,16 +35,19 @@
 #include "rpc_priv.h"
 
 #include <arch/cpu.h>
+#include <arch/poll.h>
 #include <kernel/percpu.h>
 #include <kernel/preempt.h>
 #include <kernel/printk.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
+#include <kernel/timer_next.h>
 #include <lib/err.h>
 #include <lib/fmt.h>
 #include <mm/slab.h>
 
-#define POLL_BUDGET 256 /* completions before other threads get a turn */
+#define POLL_BUDGET      256 /* completions before other threads get a turn */
+#define LAZY_PERIODS_MAX 8ul /* of rpc.lazy_us, while somebody polls without an end */
 
 /* --- doorbells that wait ------------------------------------------------------------------ */
 
@@ -331,11 +334,17 @@ bool rpc_poll(void)
 }
 
 #define SPIN_ANYWAY 16 /* one of so many waits polls, although they usually take too long */
+#define REST_SPINS  4  /* times rpc.spin_us, where the CPU can rest */
+#define REST_MAX_NS (256 * NSEC_PER_USEC) /* other interrupts wait as long */
+#define LOOKS       16                    /* before the clock is looked at, or the CPU rests */
+#define LOOKS_AGAIN 2                     /* where it can rest */
 
 /* A wait that slept may have been long for that alone: now and then polling is tried. */
 static uint64_t spin_limit(struct rpc_spin *spin)
 {
-	const uint64_t cap = rpc_tune.spin_us * NSEC_PER_USEC;
+	/* One that rests takes nothing from others. */
+	const uint64_t cap =
+		rpc_tune.spin_us * NSEC_PER_USEC * (READ_ONCE(rpc_net.rests) ? REST_SPINS : 1);
 	const uint64_t usual = READ_ONCE(spin->usual_ns);
 
 	if (rpc_tune.completion == RPC_COMPLETION_INTERRUPT || !rpc_net.is_started)
@@ -347,29 +356,81 @@ static uint64_t spin_limit(struct rpc_spin *spin)
 	return spin->skipped++ % SPIN_ANYWAY ? 0 : cap;
 }
 
-bool rpc_poll_until(struct rpc_spin *spin, bool (*done)(void *arg), void *arg)
+/*
+ * The caller waits for more, so it has said what it has to say: replies that still wait for a
+ * message go out by themselves.
+ */
+static void ring_unanswered(void)
 {
-	const uint64_t start = time_now_ns(), limit = spin_limit(spin);
+	for (uint32_t i = 0; i < rpc_net.nr_queues; i++)
+		if (unlikely(atomic_read(&rpc_net.queues[i].nr_late)))
+			rpc_peers_for_each(ring_late_of, &rpc_net.queues[i]);
+}
 
-	for (uint32_t i = 0; limit && i < rpc_net.nr_queues; i++)
-		rpc_net.queues[i].reader_activity++; /* a hint: lost updates do no harm */
-	while (limit && !thread_waits_above(THREAD_PRIO_LOW)) {
-		for (int i = 0; i < 16; i++) {
+/*
+ * The device ends the rest when something has come. True: it can, and the CPU has not used a core
+ * of the host meanwhile, which the peer may need.
+ */
+static bool rest(uint64_t left_ns)
+{
+	const uint64_t now = time_now_ns(), next = timer_next_ns();
+	const uint64_t most = next > now ? MIN(MIN(left_ns, next - now), REST_MAX_NS) : 0;
+
+	if (!rdma_wait(rpc_net.dev, most))
+		return false;
+	counter_inc(&rpc_c_rests);
+	WRITE_ONCE(rpc_net.rests, true);
+	return true;
+}
+
+/* Poll until @done(@arg), or @limit nanoseconds, or another thread wants the CPU. True: done. */
+static bool reader_spin(uint64_t limit, bool (*done)(void *arg), void *arg)
+{
+	const uint64_t start = time_now_ns();
+	uint64_t spent;
+	int looks = READ_ONCE(rpc_net.rests) ? LOOKS_AGAIN : LOOKS;
+
+	while (!thread_waits_above(THREAD_PRIO_LOW)) {
+		for (int i = 0; i < looks; i++) {
 			if (done(arg)) {
 				counter_inc(&rpc_c_spins_won);
 				return true;
 			}
 			if (!rpc_poll())
-				cpu_relax();
+				cpu_poll_relax();
 		}
-		if (time_now_ns() - start >= limit) {
+		spent = time_now_ns() - start;
+		if (spent >= limit) {
 			counter_inc(&rpc_c_spins_lost);
 			break;
 		}
+		looks = rest(limit - spent) ? LOOKS_AGAIN : LOOKS;
 	}
-	if (limit) /* the net thread may have put off arming, as somebody polled */
-		rpc_poll_before_sleep();
-	return done(arg);
+	return false;
+}
+
+static void readers_add(int n)
+{
+	for (uint32_t i = 0; i < rpc_net.nr_queues; i++) {
+		rpc_net.queues[i].reader_activity++; /* a hint: lost updates do no harm */
+		(void)atomic_add_return(&rpc_net.queues[i].nr_readers, n);
+	}
+}
+
+bool rpc_poll_until(struct rpc_spin *spin, bool (*done)(void *arg), void *arg)
+{
+	const uint64_t limit = spin_limit(spin);
+	bool there = false;
+
+	ring_unanswered();
+	if (limit) {
+		readers_add(1);
+		there = reader_spin(limit, done, arg);
+		readers_add(-1);
+		if (!there) /* the net thread has put off arming, as somebody polled */
+			rpc_poll_before_sleep();
+	}
+	return there || done(arg);
 }
 
 void rpc_spin_waited(struct rpc_spin *spin, uint64_t ns)
@@ -480,7 +541,7 @@ static bool serve_spin(struct rpc_queue *q, uint64_t since)
 	while (!found && !thread_waits_above(THREAD_PRIO_LOW) && now - since < limit) {
 		for (int i = 0; i < 8 && !found; i++) {
 			found = rpc_poll_try_once(q);
-			cpu_relax();
+			cpu_poll_relax();
 		}
 		now = time_now_ns();
 	}
@@ -501,7 +562,7 @@ static bool may_be_lazy(struct rpc_queue *q, const uint32_t *activity, uint32_t 
 	const bool lazy = now != *seen && atomic_read(&q->nr_async) == 0;
 
 	*seen = now;
-	return lazy && rpc_tune.lazy_us;
+	return (lazy || atomic_read(&q->nr_readers)) && rpc_tune.lazy_us;
 }
 
 static bool event_taken(struct rpc_queue *q)
@@ -522,6 +583,7 @@ static void net_main(void *arg)
 	uint32_t seen_waiters = 0, seen_readers = 0, seen_served = 0;
 	uint64_t served_ns = 0;
 	bool woken = false; /* by an event, since the last look */
+	uint64_t lazy_periods = 1;
 	bool lazy;
 
 	if (rpc_net.nr_queue_cpus > 1)
@@ -548,12 +610,15 @@ static void net_main(void *arg)
 			lazy = may_be_lazy(q, &q->waiter_activity, &seen_waiters);
 		}
 		if (lazy) {
-			const uint64_t lazy_end = time_after_ns(rpc_tune.lazy_us * NSEC_PER_USEC);
+			const uint64_t ns = lazy_periods * rpc_tune.lazy_us * NSEC_PER_USEC;
 
 			counter_inc(&rpc_c_lazy_sleeps);
-			(void)wait_event_timeout(&q->event_wq, may_go_on(q, &woken), lazy_end);
+			(void)wait_event_timeout(&q->event_wq, may_go_on(q, &woken),
+						 time_after_ns(ns));
+			lazy_periods = MIN(2 * lazy_periods, LAZY_PERIODS_MAX);
 			continue;
 		}
+		lazy_periods = 1;
 		queue_arm(q);
 		if (poll_some(q))
 			continue;

@@ -537,6 +537,7 @@ struct rpc_queue {
 	uint64_t event_ns;        /* when the last event was raised; atomic */
 	uint32_t waiter_activity; /* bumped by every waiter that polls */
 	uint32_t reader_activity; /* by those of rpc_poll_until() */
+	atomic_t nr_readers;      /* that are in it now: each arms the queue if it polls in vain */
 	atomic_t nr_async;        /* outstanding calls without a waiting thread */
 
 	/* Late replies: see poll.c */
@@ -571,6 +572,7 @@ struct rpc_net {
 	uint32_t nr_queues;
 	uint32_t nr_queue_cpus; /* queues of one class */
 	bool one_queue;         /* const: all classes complete in one queue */
+	bool rests;             /* the device lets a CPU rest; a hint, atomic */
 	struct cm_listener *listener;
 	struct workqueue *conn_wq;
 	bool accept_strangers;
@@ -625,6 +627,7 @@ COUNTER_DECLARE(rpc_c_arms);
 COUNTER_DECLARE(rpc_c_polls);
 COUNTER_DECLARE(rpc_c_spins_won);
 COUNTER_DECLARE(rpc_c_spins_lost);
+COUNTER_DECLARE(rpc_c_rests);
 COUNTER_DECLARE(rpc_c_sleeps);
 COUNTER_DECLARE(rpc_c_serve_spins_won);
 COUNTER_DECLARE(rpc_c_serve_spins_lost);

@@ -452,6 +452,23 @@ static bool waits_begin(struct rpc_request *req)
 	return ok;
 }
 
+bool rpc_request_keep(struct rpc_request *req)
+{
+	struct rpc_session *s = req->session;
+	bool ok;
+
+	if (!s || req->waits)
+		return false;
+	spin_lock(&s->lock);
+	ok = s->s_waits < rpc_class_cfg[s->cls].nr_slots / 2;
+	if (ok) {
+		req->waits = true;
+		s->s_waits++;
+	}
+	spin_unlock(&s->lock);
+	return ok;
+}
+
 /*
  * A handler that copies many pages would keep the CPU from a demand reply for as long as it takes:
  * a worker runs it, which gives way.

@@ -23,9 +23,11 @@
 #include <kernel/initcall.h>
 #include <kernel/panic.h>
 #include <kernel/thread.h>
+#include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/rbtree.h>
 #include <mm/frame.h>
+#include <net/rpc.h>
 #include <processor/account/account.h>
 #include <processor/process/process.h>
 
@@ -42,6 +44,8 @@ struct epoll {
 	uint64_t pass __guarded_by(&lock); /* of those who take from the ready list */
 	struct waitqueue poll_wq;          /* those who watch this instance */
 	struct file *file;                 /* const; not counted */
+	struct rpc_spin spin;              /* how long a waiter waits for messages of other nodes */
+	bool far;                          /* such a message has been what one waited for; atomic */
 	refcount_t refs;                   /* the file, and the list of nested ones */
 	struct list_head nested_link;      /* nested_lock */
 	unsigned int depth;                /* tree_lock: found by the look for loops ... */
@@ -308,11 +312,17 @@ static void reported(struct picked *p, uint64_t pass)
 	unlock(ep, flags);
 }
 
+static bool is_far(struct file *f)
+{
+	return f->ops->is_far && f->ops->is_far(f);
+}
+
 /* Write the events that are ready now: how many, or -EFAULT. */
 static long harvest(struct epoll *ep, uint64_t events, int max)
 {
 	unsigned long flags = lock(ep);
 	const uint64_t pass = ++ep->pass;
+	bool far = false;
 	struct picked p;
 	long done = 0;
 
@@ -335,6 +345,7 @@ static long harvest(struct epoll *ep, uint64_t events, int max)
 			put_back(&p, true);
 		else if (ev.events)
 			reported(&p, pass);
+		far = far || (ev.events && is_far(p.item->file));
 		unpick(&p);
 		if (err)
 			return done ? done : err;
@@ -344,6 +355,7 @@ static long harvest(struct epoll *ep, uint64_t events, int max)
 	}
 	if (!done)
 		return 0;
+	WRITE_ONCE(ep->far, far);
 	/* Wake the next waiter for the items that are left. */
 	flags = lock(ep);
 	if (!list_empty(&ep->ready))
@@ -377,13 +389,42 @@ static int sleep(struct epoll *ep, uint64_t deadline)
 	return err;
 }
 
+struct far_wait {
+	struct epoll *ep;
+	uint64_t deadline;
+};
+
+static bool need_not_sleep(void *arg)
+{
+	const struct far_wait *w = arg;
+	const unsigned long flags = lock(w->ep);
+	const bool ready = !list_empty(&w->ep->ready);
+
+	unlock(w->ep, flags);
+	return ready || (w->deadline != WAIT_FOREVER && time_now_ns() >= w->deadline);
+}
+
+/* As sleep(), but what another node sends is looked for first, as by poll(). */
+static int sleep_far(struct epoll *ep, uint64_t deadline)
+{
+	const uint64_t start = time_now_ns();
+	struct far_wait w = { ep, deadline };
+	int err;
+
+	(void)rpc_poll_until(&ep->spin, need_not_sleep, &w);
+	err = sleep(ep, deadline);
+	if (!err)
+		rpc_spin_waited(&ep->spin, time_now_ns() - start);
+	return err;
+}
+
 long epoll_wait_events(struct epoll *ep, uint64_t events, int max, uint64_t deadline)
 {
 	long ret = harvest(ep, events, max);
 	int err = 0;
 
 	while (!ret && !err && deadline) {
-		err = sleep(ep, deadline);
+		err = READ_ONCE(ep->far) ? sleep_far(ep, deadline) : sleep(ep, deadline);
 		ret = harvest(ep, events, max);
 	}
 	return ret || err == -ETIMEDOUT ? ret : err;

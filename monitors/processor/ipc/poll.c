@@ -15,9 +15,11 @@
 #include <abi/prctl.h>
 #include <arch/uaccess.h>
 #include <kernel/thread.h>
+#include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <net/rpc.h>
 #include <processor/process/process.h>
 #include <processor/process/timespec.h>
 #include <processor/syscall/syscall.h>
@@ -58,6 +60,8 @@ void file_watch_end(struct file_watch *fw)
 struct sleeper {               /* who is told */
 	struct thread *thread; /* const */
 	bool told;             /* atomic */
+	bool far;              /* a message of another node may be what it waits for */
+	uint64_t deadline;     /* const */
 };
 
 struct poll_entry {
@@ -162,28 +166,46 @@ static int watch(struct poll_chunk **chunks, struct sleeper *s, const struct lin
 		e = &c->entries[c->nr++];
 		e->file = f;
 		e->sleeper = s;
+		s->far = s->far || (f->ops->is_far && f->ops->is_far(f));
 		file_watch_begin(&e->watch, f, fds[i].events, false, notify_in, notify_out);
 	}
 	return 0;
 }
 
-/* Until somebody tells, or a signal or the deadline comes. */
-static int sleep(struct sleeper *s, uint64_t deadline)
+static bool need_not_sleep(void *arg)
 {
+	const struct sleeper *s = arg;
+
+	return __atomic_load_n(&s->told, __ATOMIC_ACQUIRE) ||
+	       (s->deadline != WAIT_FOREVER && time_now_ns() >= s->deadline);
+}
+
+/*
+ * Until somebody tells, or a signal or the deadline comes. Messages of other nodes are looked for
+ * first: an interrupt and a wake-up would be most of the wait.
+ */
+static int sleep(struct sleeper *s)
+{
+	struct rpc_spin *spin = &task_current()->far_wait;
+	const uint64_t start = s->far ? time_now_ns() : 0;
 	struct waiter w = { .thread = s->thread };
 	int err = 0;
 
+	if (s->far)
+		(void)rpc_poll_until(spin, need_not_sleep, s);
 	thread_prepare_sleep();
 	if (!__atomic_load_n(&s->told, __ATOMIC_ACQUIRE))
-		err = wait_sleep(&w, WAIT_INTERRUPTIBLE, deadline);
+		err = wait_sleep(&w, WAIT_INTERRUPTIBLE, s->deadline);
 	thread_cancel_sleep();
+	if (s->far && !err)
+		rpc_spin_waited(spin, time_now_ns() - start);
 	return err;
 }
 
 /* Hits, 0 when the deadline came, -EINTR, -ENOMEM. */
 static int do_poll(struct linux_pollfd *fds, size_t nr, unsigned int always, uint64_t deadline)
 {
-	struct sleeper s = { .thread = thread_current() };
+	struct sleeper s = { .thread = thread_current(), .deadline = deadline };
 	struct poll_chunk *chunks = NULL;
 	int hits = look(fds, nr, always), err;
 
@@ -195,7 +217,7 @@ static int do_poll(struct linux_pollfd *fds, size_t nr, unsigned int always, uin
 		hits = look(fds, nr, always);
 		if (hits || err)
 			break;
-		err = sleep(&s, deadline);
+		err = sleep(&s);
 	}
 	unwatch(chunks);
 	return hits ? hits : err == -ETIMEDOUT ? 0 : err;

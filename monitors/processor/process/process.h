@@ -29,6 +29,7 @@
 #include <lib/atomic.h>
 #include <lib/list.h>
 #include <lib/radix.h>
+#include <net/spin.h>
 #include <processor/client/file_attr.h>
 #include <processor/signal/signal.h>
 #include <processor/vfs/path.h>
@@ -200,6 +201,7 @@ struct task {
 	uint32_t login_uid, login_session;   /* own; others read them without a lock; LOGIN_UNSET */
 	uint64_t slack_ns, slack_default_ns; /* own: prctl(PR_SET_TIMERSLACK) */
 	struct strace_call *strace;          /* own: the call that is being logged */
+	struct rpc_spin far_wait;            /* own: of poll() for messages of other nodes */
 	struct task_trace trace;             /* as it says itself */
 	struct task_seccomp seccomp;         /* the same */
 };

@@ -46,6 +46,8 @@ struct file_ops {
 	struct waitqueue *(*poll_wait)(struct file *f);
 	/* The same for POLLOUT where that is another queue; NULL: it is not. */
 	struct waitqueue *(*poll_wait_out)(struct file *f);
+	/* Do messages of other nodes change poll()'s answer? Who waits polls for them. NULL: no. */
+	bool (*is_far)(struct file *f);
 	void (*release)(struct file *f); /* nothing */
 	void (*closed)(struct file *f);  /* a descriptor of it has been closed; nothing */
 	bool poll_by_process;            /* the queue to wait at belongs to the calling process */

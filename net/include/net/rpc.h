@@ -34,6 +34,7 @@
 #include <lib/compiler.h>
 #include <lib/types.h>
 #include <net/node.h>
+#include <net/spin.h>
 
 /*
  * Traffic classes: each has its own queue pair, ring and completion queue, so none queues behind
@@ -115,12 +116,6 @@ struct rpc_sge {
  * completions and run what they cause.  Never sleeps.  True when there was something.
  */
 bool rpc_poll(void);
-
-/* How long something of a peer's is usually waited for. Zeroed at first; races do no harm. */
-struct rpc_spin {
-	uint64_t usual_ns;
-	uint32_t skipped;
-};
 
 /*
  * For a thread that will sleep until @done(@arg): poll as long as that usually takes, at most
@@ -382,6 +377,12 @@ const void *rpc_request_bulk(const struct rpc_request *req, uint32_t *len);
 /* A private copy of the body in @buf; *@len of it. -EMSGSIZE: it is longer than @size bytes. */
 int rpc_request_copy(const struct rpc_request *req, void *buf, size_t size, uint32_t *len)
 	__must_check;
+
+/*
+ * @req will be answered when somebody has used its bulk where it lies, which may take long. At most
+ * half of a session's slots may be kept so, and none of a single one. False: answer it now.
+ */
+bool rpc_request_keep(struct rpc_request *req);
 
 /* One piece of data that goes straight from local registered memory to the caller's memory. */
 struct rpc_write {
