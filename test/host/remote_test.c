@@ -26,6 +26,7 @@
 #include <proto/pp.h>
 #include <shim/shim.h>
 
+#include "../../net/rpc/rpc_priv.h"
 #include "ipc_fake.h"
 #include "memverbs/sim.h"
 #include "remote_fake.h"
@@ -121,7 +122,9 @@ static void send_stream(struct ktest *t, struct socket *s)
 
 	prng_seed(&r, sim_node_id());
 	while (at < TOTAL) {
-		const uint64_t most = prng_below(&r, 3) ? 3000 : sizeof(buf);
+		/* The first ones go alone, so some messages are small whatever gathers later. */
+		const bool alone = at < 4000;
+		const uint64_t most = alone ? 1500 : prng_below(&r, 3) ? 3000 : sizeof(buf);
 		const size_t len = (size_t)MIN(1 + prng_below(&r, most), TOTAL - at);
 		ssize_t n;
 
@@ -130,6 +133,8 @@ static void send_stream(struct ktest *t, struct socket *s)
 		n = give(s, buf, len, 0);
 		ASSERT_EQ(t, n, (ssize_t)len);
 		at += len;
+		for (int k = 0; alone && k < 20000 && remote_outq(s); k++)
+			pause_us(100);
 	}
 	EXPECT_EQ(t, s->ops->shutdown(s, SHUT_WR), 0);
 }
@@ -499,6 +504,114 @@ static void an_answer_brings_the_reply_along(struct ktest *t)
 	run(t, dialogue_server, dialogue_client);
 }
 
+/* --- who polls, and who copies ----------------------------------------------------------- */
+
+#define PATIENT_ROUNDS 20u
+#define WIDE           60000u
+#define WIDE_ROUNDS    10u
+
+static uint8_t wide[WIDE];
+static uint32_t wide_round; /* atomic: that the server is in */
+
+/* The client sends when the server's reader waits. */
+static void gate_main(void *arg)
+{
+	struct stream *st = arg;
+
+	fake_task(0);
+	for (uint32_t i = 0; i < WIDE_ROUNDS; i++) {
+		while (__atomic_load_n(&wide_round, __ATOMIC_ACQUIRE) != i ||
+		       READ_ONCE(st->s->wanted) < WIDE)
+			pause_us(100);
+		EXPECT_EQ(st->t, give(st->s, "g", 1, 0), 1);
+	}
+	complete(&st->done);
+}
+
+static void patient_server(struct ktest *t)
+{
+	struct stream st = { .t = t };
+	struct socket *l, *s;
+	struct thread *th;
+	uint64_t copied;
+	char c;
+
+	join(t);
+	l = listener(t, 1);
+	st.s = s = l->ops->accept(l, false);
+	ASSERT_FALSE(t, IS_ERR(s));
+	for (uint32_t i = 0; i < PATIENT_ROUNDS; i++) {
+		ASSERT_EQ(t, take(s, &c, 1, 0), 1);
+		pause_us(5000);
+		ASSERT_EQ(t, give(s, &c, 1, 0), 1);
+	}
+	/* One that waits for all of a large message copies it from where the device put it. */
+	copied = counter_of("socket.remote.copied") + WIDE_ROUNDS; /* of gate_main() */
+	completion_init(&st.done);
+	th = thread_create("gate", gate_main, &st);
+	ASSERT_FALSE(t, IS_ERR(th));
+	thread_detach(th);
+	for (uint32_t i = 0; i < WIDE_ROUNDS; i++) {
+		ASSERT_EQ(t, take(s, wide, WIDE, MSG_WAITALL), (ssize_t)WIDE);
+		__atomic_store_n(&wide_round, i + 1, __ATOMIC_RELEASE);
+		for (uint32_t k = 0; k < WIDE; k++)
+			ASSERT_EQ(t, wide[k], byte_at(CLIENT, i + k));
+	}
+	completion_wait(&st.done);
+	EXPECT_EQ(t, counter_of("socket.remote.copied"), copied);
+	/* One that does not wait, or for less, gets it from the socket's queue. */
+	sim_cmd("barrier 2 2");
+	while (READ_ONCE(s->readable) < WIDE)
+		pause_us(100);
+	EXPECT_TRUE(t, wait_counter("socket.remote.copied", copied + WIDE));
+	ASSERT_EQ(t, take(s, wide, WIDE, 0), (ssize_t)WIDE);
+	sim_cmd("barrier 3 2");
+	ASSERT_EQ(t, take(s, wide, 10, 0), 10);
+	EXPECT_TRUE(t, wait_counter("socket.remote.copied", copied + 2 * WIDE));
+	ASSERT_EQ(t, take(s, wide, WIDE - 10, 0), (ssize_t)WIDE - 10);
+	socket_drop(s);
+	socket_drop(l);
+	nothing_left(t);
+}
+
+static void patient_client(struct ktest *t)
+{
+	struct socket *s;
+	uint64_t arms;
+	char c = 'c';
+
+	rpc_tune.spin_us = 100000;
+	rpc_tune.lazy_us = 200;
+	join(t);
+	sim_cmd("barrier 1 2");
+	s = connected(t);
+	arms = counter("rpc.arms");
+	for (uint32_t i = 0; i < PATIENT_ROUNDS; i++) {
+		ASSERT_EQ(t, give(s, &c, 1, 0), 1);
+		ASSERT_EQ(t, take(s, &c, 1, 0), 1);
+	}
+	/* It polls for longer than arming is put off: nobody arms meanwhile. */
+	EXPECT_LE(t, counter("rpc.arms") - arms, PATIENT_ROUNDS / 4);
+	for (uint32_t i = 0; i < WIDE_ROUNDS + 2; i++) {
+		if (i >= WIDE_ROUNDS)
+			sim_cmd("barrier %u 2", 2 + i - WIDE_ROUNDS);
+		for (uint32_t k = 0; k < WIDE; k++)
+			wide[k] = byte_at(CLIENT, i + k);
+		if (i < WIDE_ROUNDS)
+			ASSERT_EQ(t, take(s, &c, 1, 0), 1); /* the reader waits */
+		ASSERT_EQ(t, give(s, wide, WIDE, 0), (ssize_t)WIDE);
+		for (int k = 0; k < 20000 && remote_outq(s); k++)
+			pause_us(100);
+	}
+	socket_drop(s);
+	nothing_left(t);
+}
+
+static void a_reader_polls_and_copies_once(struct ktest *t)
+{
+	run(t, patient_server, patient_client);
+}
+
 /* --- a processor leaves --------------------------------------------------------------- */
 
 static void leave_server(struct ktest *t)
@@ -564,6 +677,7 @@ static const struct ktest_case cases[] = {
 	KTEST(ends_are_as_of_tcp),
 	KTEST(backlogs_and_windows_are_bounded),
 	KTEST(an_answer_brings_the_reply_along),
+	KTEST(a_reader_polls_and_copies_once),
 	KTEST(a_processor_leaves),
 	{ 0 },
 };

@@ -9,7 +9,10 @@
 #include <kernel/thread.h>
 #include <lib/err.h>
 #include <lib/ktest.h>
-#include <processor/socket/socket.h>
+#include <lib/string.h>
+#include <processor/account/account.h>
+#include <processor/process/process.h>
+#include <processor/socket/queue.h>
 #include <processor/vfs/uio.h>
 
 #include "ipc_fake.h"
@@ -109,6 +112,69 @@ static void a_kill_needs_no_lock(struct ktest *t, bool sends)
 	file_put(ends[1]);
 }
 
+/* --- bytes that are lent ---------------------------------------------------------------- */
+
+static int nr_ended;
+
+static uint8_t lent[100];
+
+/* The lender has the memory back, and uses it. */
+static void loan_ended(struct sock_loan *loan)
+{
+	nr_ended++;
+	memset(lent, 0xee, sizeof(lent));
+}
+
+static void lend_to(struct ktest *t, struct socket *s, struct sock_loan *loan)
+{
+	struct sock_msg *msg;
+
+	for (uint32_t i = 0; i < sizeof(lent); i++)
+		lent[i] = (uint8_t)i;
+	*loan = (struct sock_loan){ .data = lent, .end = loan_ended };
+	msg = sock_msg_lend(loan, sizeof(lent), kmem_current());
+	ASSERT_FALSE(t, IS_ERR(msg));
+	spin_lock(&s->lock);
+	sock_queue_push_locked(s, msg);
+	spin_unlock(&s->lock);
+}
+
+/* A loan ends with the call that reads, also of a part: the rest is the socket's then. */
+static void bytes_are_lent_for_one_call(struct ktest *t)
+{
+	struct sock_loan loan;
+	uint8_t buf[200];
+	struct socket *s;
+
+	fake_task(1);
+	fake_pair(SOCK_STREAM, ends);
+	s = socket_of(ends[0]);
+	nr_ended = 0;
+	lend_to(t, s, &loan);
+	EXPECT_EQ(t, fake_recv(ends[0], buf, 30, MSG_DONTWAIT), 30);
+	EXPECT_EQ(t, nr_ended, 1);
+	EXPECT_EQ(t, s->readable, 70u);
+	EXPECT_EQ(t, fake_send(ends[1], "xy", 2, 0), 2);
+	EXPECT_EQ(t, fake_recv(ends[0], buf + 30, 170, MSG_DONTWAIT), 72);
+	for (uint32_t i = 0; i < sizeof(lent); i++)
+		EXPECT_EQ(t, buf[i], (uint8_t)i);
+	EXPECT_EQ(t, memcmp(buf + 100, "xy", 2), 0);
+	/* All of it, a look at it, and none of it. */
+	lend_to(t, s, &loan);
+	EXPECT_EQ(t, fake_recv(ends[0], buf, 200, MSG_DONTWAIT), 100);
+	EXPECT_EQ(t, nr_ended, 2);
+	lend_to(t, s, &loan);
+	EXPECT_EQ(t, fake_recv(ends[0], buf, 10, MSG_DONTWAIT | MSG_PEEK), 10);
+	EXPECT_EQ(t, nr_ended, 3);
+	EXPECT_EQ(t, fake_recv(ends[0], buf, 200, MSG_DONTWAIT), 100);
+	EXPECT_EQ(t, buf[99], 99);
+	lend_to(t, s, &loan);
+	file_put(ends[0]);
+	EXPECT_EQ(t, nr_ended, 4);
+	file_put(ends[1]);
+	EXPECT_EQ(t, kmem_count(KMEM_SOCKET_BYTES), 0);
+}
+
 static void a_reader_is_killed_asleep(struct ktest *t)
 {
 	a_kill_needs_no_lock(t, false);
@@ -201,9 +267,13 @@ static void one_that_waits_for_all_makes_room(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(a_reader_is_killed_asleep),         KTEST(a_writer_is_killed_asleep),
-	KTEST(a_reader_is_killed_at_the_lock),    KTEST(an_end_waits_for_no_copy),
-	KTEST(one_that_waits_for_all_makes_room), { 0 },
+	KTEST(a_reader_is_killed_asleep),
+	KTEST(a_writer_is_killed_asleep),
+	KTEST(a_reader_is_killed_at_the_lock),
+	KTEST(an_end_waits_for_no_copy),
+	KTEST(one_that_waits_for_all_makes_room),
+	KTEST(bytes_are_lent_for_one_call),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "socket.waits", .cases = cases };
 KTEST_SUITE(suite);

@@ -104,6 +104,8 @@ void sock_msg_free(struct sock_msg *m)
 	kmem_free(m->aux);
 	sock_charge_give(m->account, m->cost);
 	chunks_free(m);
+	if (m->loan)
+		m->loan->end(m->loan);
 	kfree(m);
 }
 
@@ -202,6 +204,17 @@ struct sock_msg *sock_msg_alloc(size_t len, struct kmem_account *account)
 	return alloc(len, NULL, account);
 }
 
+struct sock_msg *sock_msg_lend(struct sock_loan *loan, size_t len, struct kmem_account *account)
+{
+	struct sock_msg *m = alloc(0, NULL, account);
+
+	if (IS_ERR(m))
+		return m;
+	m->loan = loan;
+	m->len = m->first = (uint32_t)len;
+	return m;
+}
+
 void sock_msg_fill(struct sock_msg *m, size_t off, const void *data, size_t len)
 {
 	const uint8_t *from = data;
@@ -234,7 +247,7 @@ void sock_msg_fill(struct sock_msg *m, size_t off, const void *data, size_t len)
 size_t sock_msg_copy(const struct sock_msg *m, size_t off, size_t len, struct uio *uio)
 {
 	const struct sock_chunk *c = m->more;
-	const uint8_t *data = m->data;
+	const uint8_t *data = m->loan ? m->loan->data : m->data;
 	size_t have = m->first, done = 0;
 
 	off += m->off;
@@ -258,13 +271,19 @@ size_t sock_msg_copy(const struct sock_msg *m, size_t off, size_t len, struct ui
 	}
 }
 
+static void count_in_locked(struct socket *s, const struct sock_msg *m) __must_hold(&s->lock)
+{
+	assert_spin_held(&s->lock);
+	__atomic_store_n(&s->queued, s->queued + m->cost, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->readable, s->readable + m->len, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->nr_queued, s->nr_queued + 1, __ATOMIC_RELEASE);
+}
+
 static void push_locked(struct socket *s, struct sock_msg *m) __must_hold(&s->lock)
 {
 	assert_spin_held(&s->lock);
 	list_add_tail(&m->node, &s->queue);
-	__atomic_store_n(&s->queued, s->queued + m->cost, __ATOMIC_RELEASE);
-	__atomic_store_n(&s->readable, s->readable + m->len, __ATOMIC_RELEASE);
-	__atomic_store_n(&s->nr_queued, s->nr_queued + 1, __ATOMIC_RELEASE);
+	count_in_locked(s, m);
 }
 
 void sock_queue_release_locked(struct socket *s)
@@ -323,6 +342,29 @@ struct sock_msg *sock_queue_first_locked(const struct socket *s)
 {
 	assert_spin_held(&s->lock);
 	return list_first_entry_or_null(&s->queue, struct sock_msg, node);
+}
+
+void sock_queue_own(struct socket *s)
+{
+	struct sock_msg *m, *own = NULL;
+
+	assert_mutex_held(&s->recv_lock);
+	spin_lock(&s->lock);
+	m = sock_queue_first_locked(s);
+	spin_unlock(&s->lock);
+	if (!m || likely(!m->loan))
+		return;
+	own = sock_msg_copy_of((const uint8_t *)m->loan->data + m->off, m->len, m->account);
+	if (IS_ERR(own))
+		return; /* it ends when the bytes have been read */
+	own->cred = m->cred;
+	own->stamp_ns = m->stamp_ns;
+	spin_lock(&s->lock);
+	sock_queue_pop_locked(s, m);
+	list_add(&own->node, &s->queue);
+	count_in_locked(s, own);
+	spin_unlock(&s->lock);
+	sock_msg_free(m);
 }
 
 void sock_queue_purge(struct socket *s)

@@ -17,6 +17,12 @@ struct sock_chunk {
 	uint8_t data[];
 };
 
+/* Bytes of a message that lie in memory of somebody else's, which is given back by end(). */
+struct sock_loan {
+	const void *data;
+	void (*end)(struct sock_loan *loan); /* any context without a lock */
+};
+
 struct sock_msg {
 	struct list_head node;
 	struct socket *from;          /* counted: it counts against this one; NULL: against none */
@@ -30,7 +36,8 @@ struct sock_msg {
 	uint32_t off;            /* read already, of a stream */
 	bool urgent;             /* TCP: its one byte is out of band: tcp_urgent.c */
 	struct sock_chunk *more; /* behind what lies in data[] */
-	uint32_t first;          /* bytes in data[] */
+	struct sock_loan *loan;  /* it has the bytes, and data[] none; NULL: it has not */
+	uint32_t first;          /* bytes in data[], or of the loan */
 	uint8_t data[];
 };
 
@@ -50,6 +57,8 @@ struct sock_msg *sock_msg_copy_of(const void *data, size_t len, struct kmem_acco
  */
 struct sock_msg *sock_msg_alloc(size_t len, struct kmem_account *account);
 void sock_msg_fill(struct sock_msg *m, size_t off, const void *data, size_t len);
+/* One of the @len bytes of @loan, which ends with it. Any thread. ERR_PTR(-ENOBUFS). */
+struct sock_msg *sock_msg_lend(struct sock_loan *loan, size_t len, struct kmem_account *account);
 /* Frees it and what travels with it. No lock held. */
 void sock_msg_free(struct sock_msg *m);
 /*
@@ -75,6 +84,11 @@ void sock_queue_release_locked(struct socket *s) __must_hold(&s->lock);
 void socket_release_held(struct socket *s);
 /* The first message, or NULL. */
 struct sock_msg *sock_queue_first_locked(const struct socket *s) __must_hold(&s->lock);
+/*
+ * A message with a loan gets memory of its own, if there is some: a receiver has left, and may not
+ * come back. recv_lock is held.
+ */
+void sock_queue_own(struct socket *s) __must_hold(&s->recv_lock);
 /* All messages are dropped. No lock held; the caller sees to it that none come after. */
 void sock_queue_purge(struct socket *s);
 

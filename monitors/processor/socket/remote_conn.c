@@ -577,7 +577,8 @@ void remote_consumed(struct remote_conn *c, struct socket *s)
 
 	spin_lock(&c->lock);
 	before = c->rx_limit;
-	if (c->state == REMOTE_OPEN && !c->rx_fin &&
+	/* The answer to the next message tells it, too: a sender that has room is not told so. */
+	if (c->state == REMOTE_OPEN && !c->rx_fin && before - c->rx_pos <= window / 2 &&
 	    c->rx_pos - READ_ONCE(s->readable) + window - before >= window / 2 &&
 	    c->rx_pos - READ_ONCE(s->readable) + window > before)
 		limit = grow_limit_locked(c);
@@ -690,15 +691,25 @@ static bool expects_answer_locked(struct remote_conn *c) __must_hold(&c->lock)
 	return c->answers == DIALOGUE && c->s && !c->rx_fin;
 }
 
+/* Does a program wait for all @len bytes of a message, and nothing else is to be read? */
+static bool wants_all(const struct socket *s, uint32_t len)
+{
+	return READ_ONCE(s->wanted) >= len && !READ_ONCE(s->nr_queued);
+}
+
+#define NOT_LENT 1 /* no errno: the reader has left */
+
 /* Put @msgs into the queue of the socket, which takes them over. */
 static int push_all(struct socket *s, struct list_head *msgs)
 {
-	struct sock_msg *msg, *next;
+	struct sock_msg *msg = list_first_entry(msgs, struct sock_msg, node), *next;
 	int err = 0;
 
 	spin_lock(&s->lock);
 	if (s->dead) {
 		err = -ECONNRESET;
+	} else if (msg->loan && !wants_all(s, msg->len)) {
+		err = NOT_LENT;
 	} else {
 		list_for_each_entry_safe(msg, next, msgs, node) {
 			list_del(&msg->node);
@@ -758,43 +769,105 @@ static int copy_bytes(struct remote_conn *c, const struct remote_message *m, str
 	return 0;
 }
 
-static int receive(struct remote_conn *c, const struct remote_message *m, uint64_t *limit,
-		   bool *answer)
+/* The message of @loan has been read, or dropped. */
+static void loan_over(struct sock_loan *loan)
+{
+	struct remote_conn *c = container_of(loan, struct remote_conn, loan);
+	struct rpc_request *req;
+	uint64_t limit;
+
+	spin_lock(&c->lock);
+	req = c->lender;
+	c->lender = NULL;
+	limit = grow_limit_locked(c);
+	spin_unlock(&c->lock);
+	if (req)
+		remote_net_read(req, limit);
+	remote_put(c);
+}
+
+/*
+ * The bytes of @m stay in the ring until the program that waits for them has copied them. False:
+ * they must be copied now.
+ */
+static bool lend_bytes(struct remote_conn *c, const struct remote_message *m, struct list_head *out)
+{
+	struct sock_msg *msg;
+	bool may;
+
+	spin_lock(&c->lock);
+	may = m->req && c->s && !c->lender && !c->kind->records && wants_all(c->s, m->len);
+	spin_unlock(&c->lock);
+	if (!may || !rpc_request_keep(m->req))
+		return false;
+	c->loan = (struct sock_loan){ .data = m->data, .end = loan_over };
+	msg = sock_msg_lend(&c->loan, m->len, kmem_account_of(c));
+	if (IS_ERR(msg))
+		return false;
+	remote_get(c);
+	list_add_tail(&msg->node, out);
+	return true;
+}
+
+static void drop_msgs(struct list_head *msgs)
+{
+	struct sock_msg *msg, *next;
+
+	list_for_each_entry_safe(msg, next, msgs, node) {
+		list_del(&msg->node);
+		sock_msg_free(msg);
+	}
+}
+
+/* Make messages of the bytes of @m, and act on it. One thread at a time: it is being received. */
+static int take_in(struct remote_conn *c, const struct remote_message *m, struct remote_result *res)
 {
 	struct list_head msgs = LIST_HEAD_INIT(msgs);
-	struct sock_msg *msg, *next;
+	bool lent = m->len && lend_bytes(c, m, &msgs);
+	int err = m->len && !lent ? copy_bytes(c, m, &msgs) : 0;
+
+	spin_lock(&c->lock);
+	if (!err)
+		err = push_locked(c, m, &msgs);
+	if (!err && lent)
+		c->lender = m->req;
+	if (err == NOT_LENT) {
+		spin_unlock(&c->lock);
+		drop_msgs(&msgs);
+		lent = false;
+		err = copy_bytes(c, m, &msgs);
+		spin_lock(&c->lock);
+		if (!err)
+			err = push_locked(c, m, &msgs);
+	}
+	c->rx_busy = false;
+	if (!err && m->len)
+		res->answer = expects_answer_locked(c);
+	res->limit = grow_limit_locked(c);
+	spin_unlock(&c->lock);
+	drop_msgs(&msgs); /* that were not taken */
+	res->lent = lent && !err;
+	return err;
+}
+
+static int receive(struct remote_conn *c, const struct remote_message *m, struct remote_result *res)
+{
 	int err;
 
 	spin_lock(&c->lock);
 	err = begin_receive_locked(c, m);
 	spin_unlock(&c->lock);
-	if (err)
-		return err;
-	if (m->len)
-		err = copy_bytes(c, m, &msgs);
-	spin_lock(&c->lock);
-	c->rx_busy = false;
-	if (!err)
-		err = push_locked(c, m, &msgs);
-	if (!err && m->len)
-		*answer = expects_answer_locked(c);
-	*limit = grow_limit_locked(c);
-	spin_unlock(&c->lock);
-	list_for_each_entry_safe(msg, next, &msgs, node) {
-		list_del(&msg->node);
-		sock_msg_free(msg); /* it was not taken */
-	}
-	return err;
+	return err ? err : take_in(c, m, res);
 }
 
-int remote_receive(const struct remote_message *m, uint64_t *limit, bool *answer)
+int remote_receive(const struct remote_message *m, struct remote_result *res)
 {
 	struct remote_conn *c = remote_find(m->conn, m->node, m->incarn);
 	int err;
 
 	if (!c)
 		return -ECONNRESET;
-	err = receive(c, m, limit, answer);
+	err = receive(c, m, res);
 	if (err == -EPROTO)
 		remote_lose(c, ECONNRESET);
 	else

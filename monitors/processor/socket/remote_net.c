@@ -263,10 +263,9 @@ static enum rpc_handler_result handle_data(struct rpc_request *req, void *arg)
 	const uint8_t *body = rpc_request_body(req, &len);
 	const void *bulk = rpc_request_bulk(req, &bulk_len);
 	struct pp_data_req_wire head;
+	struct remote_result res = { 0 };
 	struct pp_data_rep_wire w;
-	struct pp_data_rep rep = { 0 };
 	struct pp_data_req r;
-	bool answer = false;
 	int err = len < sizeof(head) ? -EMSGSIZE : 0;
 
 	if (!err) {
@@ -285,17 +284,29 @@ static enum rpc_handler_result handle_data(struct rpc_request *req, void *arg)
 		m.closed = r.flags & PP_CLOSED;
 		m.deaf = r.flags & PP_DEAF;
 		m.data = bulk_len ? bulk : body + sizeof(head);
-		err = remote_receive(&m, &rep.limit, &answer);
+		m.req = bulk_len ? req : NULL;
+		err = remote_receive(&m, &res);
+		if (res.lent)
+			return RPC_DONE;
 		if (!err)
 			counter_add(&remote_copied, m.len); /* into the socket's queue */
 	}
-	pp_data_rep_encode(&rep, &w);
+	pp_data_rep_encode(&(struct pp_data_rep){ .limit = res.limit }, &w);
 	/* Only a small message has its answer in its own class. */
-	if (answer && !err && !bulk_len)
+	if (res.answer && !err && !bulk_len)
 		rpc_reply_late(req, 0, &w, sizeof(w));
 	else
 		rpc_reply(req, err, err ? NULL : &w, err ? 0 : sizeof(w));
 	return RPC_DONE;
+}
+
+void remote_net_read(struct rpc_request *req, uint64_t limit)
+{
+	const struct pp_data_rep rep = { .limit = limit };
+	struct pp_data_rep_wire w;
+
+	pp_data_rep_encode(&rep, &w);
+	rpc_reply(req, 0, &w, sizeof(w));
 }
 
 static enum rpc_handler_result handle_window(struct rpc_request *req, void *arg)

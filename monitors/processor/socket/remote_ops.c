@@ -83,16 +83,20 @@ static struct remote_buf *get_room(struct remote_conn *c, uint64_t left, int *er
 {
 	const uint64_t least = least_room(c, left);
 	struct remote_buf *b, *made;
-	bool full, gone;
+	bool full, gone, more;
 
 	assert_mutex_held(&c->send_lock);
 	spin_lock(&c->lock);
+	more = c->cur && c->cur->mem;
 	b = begin_filling_locked(c, least, &full);
 	gone = c->state == REMOTE_GONE;
 	spin_unlock(&c->lock);
 	*err = gone ? -EPIPE : full ? MUST_WAIT : 0;
 	if (b || *err)
 		return b;
+	/* More follows a large buffer, as a rule: the rest of a call alone would be a message. */
+	if (more && !c->kind->packets)
+		left = MAX(left, (uint64_t)REMOTE_LARGE);
 	made = c->kind->packets ? remote_buf_make_whole(kmem_account_of(c), least)
 				: remote_buf_make(kmem_account_of(c), least - 1 + left);
 	if (!made) {
@@ -159,13 +163,33 @@ static int broken(struct socket *s)
 	return err ? -err : READ_ONCE(s->shut) & SOCKET_SHUT_WR ? -EPIPE : 0;
 }
 
+struct room {
+	const struct socket *s;
+	struct remote_conn *c;
+	uint64_t least;
+};
+
+static bool has_room(void *arg)
+{
+	const struct room *r = arg;
+
+	return may_send(r->s, r->c, r->least);
+}
+
+/* The peer takes the bytes soon: as a reader does, poll for its reply before sleeping. */
 static int wait_room(struct socket *s, struct remote_conn *c, uint64_t least, uint64_t deadline)
 {
-	int err;
+	struct room room = { .s = s, .c = c, .least = least };
+	uint64_t start;
+	int err = 0;
 
 	if (!deadline)
 		return -EAGAIN;
-	err = wait_event_interruptible_timeout(&s->wr_wait, may_send(s, c, least), deadline);
+	start = time_now_ns();
+	if (!rpc_poll_until(&c->room_spin, has_room, &room))
+		err = wait_event_interruptible_timeout(&s->wr_wait, has_room(&room), deadline);
+	if (!err)
+		rpc_spin_waited(&c->room_spin, time_now_ns() - start);
 	return err ? socket_wait_error(err, READ_ONCE(s->sndtimeo_ns)) : 0;
 }
 

@@ -24,10 +24,12 @@
 #include <net/rpc.h>
 
 #include "inet_private.h"
+#include "queue.h"
 #include "remote.h"
 
 struct rpc_call;
 struct rpc_mem;
+struct rpc_request;
 struct rpc_sge;
 
 #define REMOTE_SMALL 2016u         /* bytes that travel in a message's body */
@@ -160,7 +162,10 @@ struct remote_conn {
 	uint64_t orphan_ns;  /* lock: closed, and reset then; 0: it is open */
 
 	uint8_t connect_reply[16], data_reply[8]; /* the calls under way */
-	struct rpc_spin spin;                     /* how long a reader waits for bytes */
+	struct sock_loan loan;      /* of the bytes of lender, to the socket's queue */
+	struct rpc_request *lender; /* lock: answered when they have been read; NULL: none is */
+	struct rpc_spin spin;       /* how long a reader waits for bytes */
+	struct rpc_spin room_spin;  /* how long a sender waits for room */
 };
 
 /*
@@ -288,9 +293,16 @@ struct remote_message {
 	const void *data;
 	uint32_t len;
 	bool fin, closed, deaf;
+	struct rpc_request *req; /* its bytes lie where they may stay until it is answered; NULL */
 };
-/* *@answer: the program is likely to send something at once. */
-int remote_receive(const struct remote_message *m, uint64_t *limit, bool *answer) __must_check;
+struct remote_result {
+	uint64_t limit;
+	bool answer; /* the program is likely to send something at once */
+	bool lent;   /* the request will be answered by remote_net_read() */
+};
+int remote_receive(const struct remote_message *m, struct remote_result *res) __must_check;
+/* The program has read the bytes of @req, or will not. */
+void remote_net_read(struct rpc_request *req, uint64_t limit);
 int remote_window(const struct remote_message *m) __must_check;
 int remote_reset(const struct remote_message *m) __must_check;
 /* May sleep. @status: 0 or a negative errno. */

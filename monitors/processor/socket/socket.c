@@ -358,6 +358,13 @@ static struct waitqueue *socket_poll_wait_out(struct file *f)
 	return &s->wr_wait;
 }
 
+static bool socket_is_far(struct file *f)
+{
+	const struct socket *s = f->private;
+
+	return READ_ONCE(s->ops)->poll_for_bytes;
+}
+
 static long socket_file_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 {
 	return socket_ioctl(f->private, cmd, arg);
@@ -404,6 +411,7 @@ static const struct file_ops socket_file_ops = {
 	.poll = socket_poll,
 	.poll_wait = socket_poll_wait,
 	.poll_wait_out = socket_poll_wait_out,
+	.is_far = socket_is_far,
 	.async = true,
 	.release = socket_release,
 };

@@ -183,6 +183,7 @@ struct socket {
 	struct list_head queue;           /* lock: struct sock_msg */
 	uint64_t queued;                  /* lock: what they take of the memory */
 	uint64_t readable;                /* lock: their payload */
+	uint64_t wanted;                  /* lock: bytes that a reader waits for; 0: it does not */
 	uint32_t nr_queued;               /* lock */
 	struct list_head held;            /* lock: TCP: what its sender holds back: tcp_cork.c */
 	uint64_t held_ns;                 /* lock: since when */

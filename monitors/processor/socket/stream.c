@@ -142,8 +142,15 @@ bool socket_may_receive(const struct socket *s)
 	       (READ_ONCE(s->shut) & SOCKET_SHUT_RD);
 }
 
-/* Wait for something to read; the errno that ends the call. */
-static int wait_to_read(struct socket *s, uint64_t deadline)
+static void say_wanted(struct socket *s, uint64_t wanted)
+{
+	spin_lock(&s->lock);
+	s->wanted = wanted;
+	spin_unlock(&s->lock);
+}
+
+/* Wait for something to read, @wanted bytes of a stream; the errno that ends the call. */
+static int wait_to_read(struct socket *s, uint64_t wanted, uint64_t deadline)
 {
 	const uint64_t timeo = READ_ONCE(s->rcvtimeo_ns);
 	const uint64_t start = s->ops->waited ? time_now_ns() : 0;
@@ -151,9 +158,13 @@ static int wait_to_read(struct socket *s, uint64_t deadline)
 
 	if (!deadline)
 		return -EAGAIN;
+	if (s->ops->poll_for_bytes)
+		say_wanted(s, wanted);
 	if (!s->ops->poll_for_bytes || !s->ops->poll_for_bytes(s))
 		err = wait_event_interruptible_timeout(&s->rd_wait, socket_may_receive(s),
 						       deadline);
+	if (s->ops->poll_for_bytes)
+		say_wanted(s, 0);
 	if (s->ops->waited && !err)
 		s->ops->waited(s, time_now_ns() - start);
 	return err ? socket_wait_error(err, timeo) : 0;
@@ -304,6 +315,18 @@ static int recv_stream_locked(struct socket *s, struct socket_msg *m, ssize_t ta
 	}
 }
 
+/* The wait has failed, and bytes may have been lent meanwhile to a reader that leaves. */
+static void own_late(struct socket *s)
+{
+	const struct sock_msg *msg = first_msg(s);
+
+	/* One that is killed does not wait for the lock: it will drop all that is queued. */
+	if (!msg || mutex_lock_killable(&s->recv_lock))
+		return;
+	sock_queue_own(s);
+	mutex_unlock(&s->recv_lock);
+}
+
 ssize_t socket_recv_stream(struct socket *s, struct socket_msg *m)
 {
 	const uint64_t deadline =
@@ -318,11 +341,15 @@ ssize_t socket_recv_stream(struct socket *s, struct socket_msg *m)
 		if (err)
 			break;
 		err = recv_stream_locked(s, m, target, &done);
+		if (err != MUST_WAIT)
+			sock_queue_own(s);
 		mutex_unlock(&s->recv_lock);
 		if (err == MUST_WAIT)
-			err = wait_to_read(s, deadline);
+			err = wait_to_read(s, m->flags & MSG_PEEK ? 0 : m->uio->left, deadline);
 		else
 			break;
+		if (err)
+			own_late(s);
 	} while (!err);
 	return done ? done : err;
 }
@@ -389,7 +416,7 @@ ssize_t socket_recv_message(struct socket *s, struct socket_msg *m, message_fn *
 		mutex_unlock(&s->recv_lock);
 		if (ret != MUST_WAIT || msg)
 			break;
-		ret = wait_to_read(s, deadline);
+		ret = wait_to_read(s, 0, deadline);
 	} while (!ret);
 	return ret;
 }
