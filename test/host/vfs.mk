@@ -4,7 +4,7 @@ prog-y      += vfs
 vfs-objs    := monitors/processor/account/account.o monitors/processor/ns/ns.o \
 	$(addprefix monitors/processor/client/,change.o kept.o kept_net.o) \
 	$(addprefix monitors/processor/vfs/,attr_access.o fs_state.o mount.o mount_copy.o) \
-	$(addprefix monitors/processor/vfs/,mount_table.o storagefs.o) \
+	$(addprefix monitors/processor/vfs/,mount_move.o mount_table.o storagefs.o) \
 	$(addprefix monitors/processor/vfs/,storagefs_change.o storagefs_handle.o storagefs_kept.o \
 		storagefs_xattr.o walk.o) \
 	$(addprefix monitors/proto/,ps.o ps_change.o ps_lock.o types.o) test/host/vfs_alone.o \
@@ -15,7 +15,7 @@ vfs-exclude := fs/%_test.o
 # Changes from the processor's inodes to a file system in memory, and back.
 prog-y        += files
 files-objs    := $(addprefix monitors/processor/vfs/,attr_access.o fs_state.o mount.o mount_copy.o \
-		mount_table.o storagefs.o \
+		mount_move.o mount_table.o storagefs.o \
 		storagefs_change.o storagefs_handle.o storagefs_kept.o \
 		storagefs_xattr.o walk.o) \
 	$(addprefix monitors/processor/client/,change.o kept.o kept_net.o storage.o) \

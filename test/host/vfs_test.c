@@ -602,7 +602,7 @@ static void mounts_come_and_go(struct ktest *t)
 	ASSERT_EQ(t, walk("/dev/x/in", 0, &res), 0);
 	EXPECT_EQ(t, unmount_made(two, true), 0);
 	/* A user of it goes on, and ".." leads nowhere from there. */
-	EXPECT_FALSE(t, mount_up(res.at.mnt, &one, NULL));
+	EXPECT_FALSE(t, mount_up(res.at.mnt, NULL, &one, NULL));
 	walk_result_put(&res);
 	EXPECT_EQ(t, made.nr_mounts, 1u);
 	EXPECT_EQ(t, nr_dropped, 0u);

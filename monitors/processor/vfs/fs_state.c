@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Root, working directory and umask of a process.
+ *
+ * Locking:	fs_state.lock, as path.h says; users_lock for the lists of those in a namespace.
+ *		pivot_change keeps pivot_root() apart from those that leave one list for another,
+ *		and from copies of what it changes.
  */
 #include <fs/access.h>
 #include <kernel/panic.h>
@@ -11,6 +15,24 @@
 #include <processor/process/process.h>
 
 #include "mount_private.h"
+
+struct mutex pivot_change = MUTEX_INIT(pivot_change, "pivot_root", RANK_PROCESS);
+static struct spinlock users_lock = SPINLOCK_INIT("mounts.users", RANK_SPIN_MONITOR);
+
+/* @fs belongs to its namespace, which has it among its users. */
+static void join_mounts(struct fs_state *fs)
+{
+	spin_lock(&users_lock);
+	list_add_tail(&fs->user, &fs->mounts->users);
+	spin_unlock(&users_lock);
+}
+
+static void leave_mounts(struct fs_state *fs)
+{
+	spin_lock(&users_lock);
+	list_del(&fs->user);
+	spin_unlock(&users_lock);
+}
 
 static struct fs_state *alloc_state(uint32_t umask, struct mounts *mounts)
 {
@@ -24,6 +46,7 @@ static struct fs_state *alloc_state(uint32_t umask, struct mounts *mounts)
 	fs->mounts = mounts;
 	mounts_hold(mounts);
 	fs->umask = umask & 0777;
+	join_mounts(fs);
 	return fs;
 }
 
@@ -39,6 +62,7 @@ static struct fs_state *state_at_root(uint32_t umask, struct mounts *mounts)
 	fs->cwd.text = kstrdup("/");
 	if (!fs->cwd.text) {
 		path_put(&fs->cwd);
+		leave_mounts(fs);
 		mounts_put(mounts);
 		kmem_free(fs);
 		return ERR_PTR(-ENOMEM);
@@ -58,19 +82,92 @@ struct fs_state *fs_state_enter(struct fs_state *from, struct mounts *m)
 	return state_at_root(fs_state_umask(from), m);
 }
 
+/* Has pivot_root() begun or ended since the namespace's turns were @turns? It is waited for. */
+static bool has_turned(const struct mounts *m, uint64_t turns)
+{
+	const uint64_t now = __atomic_load_n(&m->turns, __ATOMIC_SEQ_CST);
+
+	if (now == turns && !(now & 1))
+		return false;
+	mutex_lock(&pivot_change);
+	mutex_unlock(&pivot_change);
+	return true;
+}
+
 struct fs_state *fs_state_copy(struct fs_state *from)
 {
 	struct fs_state *fs = alloc_state(fs_state_umask(from), from->mounts);
+	struct path root, cwd;
+	uint64_t turns;
+	int err;
 
 	if (!fs)
 		return ERR_PTR(-ENOMEM);
-	lock_not_needed(&fs->lock, "no other task has it yet");
-	if (!fs_state_root(from, &fs->root) && !fs_state_cwd(from, &fs->cwd))
-		return fs;
-	path_put(&fs->root);
-	mounts_put(fs->mounts);
-	kmem_free(fs);
-	return ERR_PTR(-ENOMEM);
+	/* fs_states_follow() may have changed there meanwhile what it has not seen here. */
+	do {
+		turns = __atomic_load_n(&from->mounts->turns, __ATOMIC_SEQ_CST);
+		err = fs_state_root(from, &root);
+		if (!err)
+			err = fs_state_cwd(from, &cwd);
+		if (err) {
+			path_put(&root);
+			fs_state_put(fs);
+			return ERR_PTR(err);
+		}
+		if (root.inode)
+			fs_state_set_root(fs, &root);
+		fs_state_set_cwd(fs, &cwd);
+	} while (has_turned(from->mounts, turns));
+	return fs;
+}
+
+static bool is_place(const struct path *p, const struct mount *mt)
+{
+	return p->mnt == mt && p->inode == mt->root;
+}
+
+/*
+ * @p was the root of @from. Its text is that of both. Nothing is put for the last time: @from has
+ * its namespace.
+ */
+static void go_along(struct path *p, struct mount *to)
+{
+	inode_get(to->root);
+	mount_get(to);
+	inode_put(p->inode);
+	mount_put(p->mnt);
+	p->inode = to->root;
+	p->mnt = to;
+}
+
+void fs_states_follow(struct mounts *m, const struct mount *from, struct mount *to,
+		      struct fs_state **done)
+{
+	struct list_head *at = &m->users;
+
+	assert_mutex_held(&pivot_change);
+	*done = NULL;
+	for (;;) {
+		struct fs_state *fs = NULL;
+
+		spin_lock(&users_lock);
+		while ((at = at->next) != &m->users) {
+			fs = container_of(at, struct fs_state, user);
+			if (refcount_inc_not_zero(&fs->refs))
+				break;
+		}
+		spin_unlock(&users_lock);
+		if (at == &m->users)
+			return;
+		fs->next = *done;
+		*done = fs;
+		mutex_lock(&fs->lock);
+		if (is_place(&fs->root, from))
+			go_along(&fs->root, to);
+		if (is_place(&fs->cwd, from))
+			go_along(&fs->cwd, to);
+		mutex_unlock(&fs->lock);
+	}
 }
 
 struct fs_state *fs_state_copy_mounts(struct fs_state *from)
@@ -83,15 +180,21 @@ struct fs_state *fs_state_copy_mounts(struct fs_state *from)
 		return fs;
 	lock_not_needed(&fs->lock, "no other task has it yet");
 	shared = fs->mounts;
+	mutex_lock(&pivot_change);
 	mutex_lock(&mount_change);
 	own = mounts_copy(shared, &fs->cwd, &fs->root, &gone);
 	mutex_unlock(&mount_change);
+	if (!IS_ERR(own)) {
+		leave_mounts(fs);
+		fs->mounts = own;
+		join_mounts(fs);
+	}
+	mutex_unlock(&pivot_change);
 	mounts_put_gone(&gone);
 	if (IS_ERR(own)) {
 		fs_state_put(fs);
 		return ERR_PTR(PTR_ERR(own));
 	}
-	fs->mounts = own;
 	mounts_put(shared);
 	return fs;
 }
@@ -103,6 +206,7 @@ void fs_state_put(struct fs_state *fs)
 	lock_not_needed(&fs->lock, "the last reference has gone");
 	path_put(&fs->cwd);
 	path_put(&fs->root);
+	leave_mounts(fs);
 	mounts_put(fs->mounts);
 	kmem_free(fs);
 }

@@ -21,6 +21,7 @@
 
 #include "mount_private.h"
 
+#include <abi/stat.h>
 #include <kernel/initcall.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
@@ -409,6 +410,52 @@ struct mounts *mounts_get(void)
 	if (IS_ERR(m))
 		pr_err("file systems cannot be mounted: error %d\n", (int)PTR_ERR(m));
 	return m;
+}
+
+/* --- rights -------------------------------------------------------------------------- */
+
+int mount_writable(const struct mount *mt, const struct inode *inode)
+{
+	if (inode->type->read_only || READ_ONCE(inode->type->ro_now))
+		return -EROFS;
+	return mt && (READ_ONCE(mt->flags) & MOUNT_RDONLY) ? -EROFS : 0;
+}
+
+int mount_write_begin(struct mount *mt)
+{
+	/* A remount sets its flag first and looks for writers then. */
+	__atomic_add_fetch(&mt->writers, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&mt->type->nr_writers, 1, __ATOMIC_SEQ_CST);
+	if (!mount_writable(mt, mt->root))
+		return 0;
+	mount_write_end(mt);
+	return -EROFS;
+}
+
+void mount_write_end(struct mount *mt)
+{
+	__atomic_sub_fetch(&mt->type->nr_writers, 1, __ATOMIC_SEQ_CST);
+	__atomic_sub_fetch(&mt->writers, 1, __ATOMIC_SEQ_CST);
+}
+
+bool mount_noexec(const struct mount *mt, const struct inode *inode)
+{
+	return inode->type->noexec || (mt && (READ_ONCE(mt->flags) & MOUNT_NOEXEC));
+}
+
+bool mount_nodev(const struct mount *mt)
+{
+	return mt && (READ_ONCE(mt->flags) & MOUNT_NODEV);
+}
+
+uint64_t mount_st_flags(const struct mount *mt)
+{
+	const uint32_t flags = READ_ONCE(mt->flags);
+
+	return (flags & MOUNT_NOSUID ? ST_NOSUID : 0) | (flags & MOUNT_NODEV ? ST_NODEV : 0) |
+	       (flags & MOUNT_NOEXEC ? ST_NOEXEC : 0) | (flags & MOUNT_NOATIME ? ST_NOATIME : 0) |
+	       (flags & MOUNT_NODIRATIME ? ST_NODIRATIME : 0) |
+	       (flags & MOUNT_RELATIME ? ST_RELATIME : 0);
 }
 
 /* --- for mount(2) -------------------------------------------------------------------- */

@@ -3,7 +3,9 @@
  * The mount table, between the files of this folder.
  *
  * A mount is found by the directory that it is in, an inode and the mount of that inode, and by a
- * name there: not by a path. Several on one name lie on each other; the last one is seen.
+ * name there: not by a path. Several on one name lie on each other; the last one is seen. One with
+ * an empty name lies over the root of its parent. A walk that is at that root already stays there,
+ * as on Linux; one that enters the parent, or goes up from the process's root, comes to it.
  *
  * Locking:	mount_change (RANK_MONITOR) is held by whoever changes the table, across messages;
  *		mount_table_lock (RANK_SPIN_MONITOR) guards every field that changes, for walks.
@@ -16,7 +18,9 @@
 #include <kernel/mutex.h>
 #include <kernel/spinlock.h>
 #include <lib/list.h>
+#include <processor/account/account.h>
 #include <processor/ns/ns.h>
+#include <processor/process/process.h>
 
 #include "path.h"
 
@@ -38,6 +42,14 @@ enum mount_flags {
 	MOUNT_USER_FLAGS = (1 << 7) - 1, /* those that mount(2) sets */
 	MOUNT_SUBTREE = 1 << 7,          /* its root is not that of its file system */
 	MOUNT_ASKED = 1 << 8,            /* mount(2) has set its flags, and not the file system */
+	MOUNT_UNBINDABLE = 1 << 9,       /* no bind mount is made of it */
+};
+
+/* Where a mount is; all empty for the root of a namespace, but for @at. */
+struct mount_spot {
+	struct mount *parent; /* not referenced */
+	struct inode *dir;    /* referenced */
+	char *name, *at, *point;
 };
 
 struct mount {
@@ -52,7 +64,7 @@ struct mount {
 	struct inode *root;   /* const, referenced: what is mounted */
 	struct mount *parent; /* good as long as it has a namespace; NULL: the root */
 	struct inode *dir;    /* the same, referenced: where the mount point is */
-	char *name;           /* its name there */
+	char *name;           /* its name there; empty: over the root of the parent */
 	char *at;             /* mount_table_lock: canonical path of the mount point */
 	char *point;          /* the same path in the file system of @dir, without its mount */
 	char *source;         /* const; NULL: what the type says */
@@ -62,6 +74,7 @@ struct mount {
 	uint32_t flags;              /* atomic: enum mount_flags */
 	uint32_t id;                 /* const: greater than those of older ones */
 	uint32_t writers;            /* atomic: files open for writing */
+	uint32_t nr_over;            /* mount_table_lock, read without it: those over its root */
 	bool first;                  /* const: it, or what it is a copy of, was there at first */
 	bool expired;                /* atomic: MNT_EXPIRE, and not used since */
 	struct mount *twin;          /* mount_change: the copy, while copies are made */
@@ -69,16 +82,26 @@ struct mount {
 
 struct mounts { /* a namespace */
 	struct ns ns;
-	struct mount *root;    /* const once there, to the end of the namespace */
-	struct list_head list; /* mount_table_lock: without the files of covered directories */
-	size_t nr;             /* the same: in the list */
-	uint64_t changes;      /* mount_table_lock, read without it: mounts that came and went */
-	size_t nr_added;       /* mount_table_lock, read without it: mounts that are not first */
-	bool first_gone;       /* the same: one of those that are has been taken out */
+	struct mount *root;     /* mount_table_lock; the first one is read without it */
+	struct mount *first;    /* const once there, referenced to the end: the first root */
+	uint64_t turns;         /* atomic: pivot_root() begun and ended; odd: one is on */
+	struct list_head users; /* fs_state.c's lock: every fs_state in it */
+	struct list_head list;  /* mount_table_lock: without the files of covered directories */
+	size_t nr;              /* the same: in the list */
+	uint64_t changes;       /* mount_table_lock, read without it: mounts that came and went */
+	size_t nr_added;        /* mount_table_lock, read without it: mounts that are not first */
+	bool first_gone;        /* the same: one of those that are has been taken out */
 };
 
 extern struct mutex mount_change;
-extern bool mount_charge_node; /* mount_change: what is made now belongs to no program */
+extern struct mutex pivot_change; /* RANK_PROCESS: a whole pivot_root() */
+extern bool mount_charge_node;    /* mount_change: what is made now belongs to no program */
+
+/* The account for new things: the first mounts belong to nobody. */
+static inline struct kmem_account *mount_payer(void)
+{
+	return mount_charge_node ? NULL : kmem_current();
+}
 
 #define MOUNT_MAX 100000u /* of one namespace, as Linux's default of fs.mount-max */
 
@@ -99,6 +122,8 @@ int mount_place(struct mount *mt, const struct path *dir, const char *name) __mu
  * -ENOSPC, -ENOMEM.
  */
 int mount_attach(struct mounts *ns, struct mount *mt) __must_check;
+/* The same place, which is nobody's yet; the caller gives it to a mount or frees its parts. */
+int mount_spot_make(struct mount_spot *spot, const struct path *dir, const char *name) __must_check;
 /* The root of an empty namespace: at "/". -ENOMEM */
 int mount_attach_root(struct mounts *ns, struct mount *mt) __must_check;
 /*
@@ -115,6 +140,25 @@ void mount_detach_children(struct mount *mt, struct list_head *gone);
  */
 int mount_bind(struct mounts *ns, const struct path *from, bool recursive, const struct path *dir,
 	       const char *name, struct list_head *gone) __must_check;
+/*
+ * @mt goes to entry @name of @dir, with all that is mounted in it; it is not the root, and @dir is
+ * not behind it. -ENOSPC, -ENOMEM, -ENAMETOOLONG: a path in it would be too long.
+ */
+int mount_move(struct mounts *ns, struct mount *mt, const struct path *dir, const char *name)
+	__must_check;
+/*
+ * @mt goes to the place of @root, in which it is, and @root to entry @name of @dir, which is in
+ * @mt. As mount_move().
+ */
+int mount_pivot(struct mounts *ns, struct mount *mt, struct mount *root, const struct path *dir,
+		const char *name) __must_check;
+/*
+ * Every user of @m that is at the root of @from, by its root or its working directory, is at that
+ * of @to from here on. Under pivot_change. *@done: each fs_state, by next, for the caller to put
+ * without it.
+ */
+void fs_states_follow(struct mounts *m, const struct mount *from, struct mount *to,
+		      struct fs_state **done);
 /* Everything goes from the namespace. */
 void mounts_clear(struct mounts *ns, struct list_head *gone);
 /* Put what those two have taken out; without mount_change, for file systems may go. */
@@ -144,8 +188,55 @@ bool mount_point_at(const struct inode *dir, const char *name, size_t len);
 bool mount_point_below(const struct inode *dir, const char *text);
 /* The mount at @point of @here, referenced; NULL: none (any more). */
 struct mount *mount_at_point(const struct mount *here, const char *point);
-/* Where ".." of its root leads, both referenced; false: nowhere. */
-bool mount_up(struct mount *mt, struct mount **parent, struct inode **dir);
+/*
+ * Where ".." of its root leads, both referenced; false: nowhere, since what is below it is the root
+ * of the namespace, or @root, which may be NULL.
+ */
+bool mount_up(struct mount *mt, const struct path *root, struct mount **parent, struct inode **dir);
+/* The mount that lies over the root of @mt, referenced; NULL: none. */
+struct mount *mount_over(const struct mount *mt);
+/* The nearest one that lies over a root, or is the root of all, of @mt and those around it. */
+struct mount *mount_base(struct mount *mt); /* referenced */
+/* The last of those that lie over each other there: @mt, whose reference it takes, or another. */
+struct mount *mount_topmost(struct mount *mt);
+/* --- moving, between mount_table.c and mount_move.c ---------------------------------- */
+
+struct mount_rehang {
+	struct mount *mt;
+	struct mount_spot to; /* afterwards: where it was */
+};
+
+/* A new path of a mount that moves along; afterwards @at is the old one. */
+struct mount_text {
+	struct mount *mt;
+	char *at;
+};
+
+/* New points of a mount, or none, with room for @len bytes; afterwards the old ones. */
+struct mount_new_points {
+	struct mount *mt;
+	struct mount_points *points;
+};
+
+struct mount_change {
+	struct mount_rehang hang[2];
+	size_t nr;
+	struct mount_text *texts;
+	size_t nr_texts;
+	struct mount_new_points points[4];
+	size_t nr_points;
+};
+
+/* Does a file system in which it is have to be told of it? */
+static inline bool mount_ends_lookups(const struct mount *mt)
+{
+	return mt->dir && mt->dir->ops->lookup_path && mt->point && !mt->shown;
+}
+/* All of @c at once. */
+void mounts_rehang(struct mounts *ns, struct mount_change *c);
+/* A list of points that are yet to be filled in. -ENOSPC, -ENOMEM; *@out may be NULL: none. */
+int mount_points_alloc(size_t len, struct mount_points **out) __must_check;
+
 /* The mount that is at the root of the namespace, referenced. */
 struct mount *mounts_top(const struct mounts *ns);
 /* The paths at which a look-up in it ends, referenced; NULL: none. */

@@ -32,12 +32,6 @@ static uint32_t last_id = 19;            /* mount_change; Linux's first ones are
 
 bool mount_charge_node;
 
-/* The account for new things: the first mounts belong to nobody. */
-static struct kmem_account *payer(void)
-{
-	return mount_charge_node ? NULL : kmem_current();
-}
-
 /* --- references ---------------------------------------------------------------------- */
 
 static void free_mount(struct mount *mt)
@@ -73,42 +67,6 @@ void mount_put(struct mount *mt)
 		WRITE_ONCE(mt->expired, false);
 	if (refcount_dec_and_test(&mt->refs))
 		free_mount(mt);
-}
-
-/* --- rights -------------------------------------------------------------------------- */
-
-int mount_writable(const struct mount *mt, const struct inode *inode)
-{
-	if (inode->type->read_only || READ_ONCE(inode->type->ro_now))
-		return -EROFS;
-	return mt && (READ_ONCE(mt->flags) & MOUNT_RDONLY) ? -EROFS : 0;
-}
-
-int mount_write_begin(struct mount *mt)
-{
-	/* A remount sets its flag first and looks for writers then. */
-	__atomic_add_fetch(&mt->writers, 1, __ATOMIC_SEQ_CST);
-	__atomic_add_fetch(&mt->type->nr_writers, 1, __ATOMIC_SEQ_CST);
-	if (!mount_writable(mt, mt->root))
-		return 0;
-	mount_write_end(mt);
-	return -EROFS;
-}
-
-void mount_write_end(struct mount *mt)
-{
-	__atomic_sub_fetch(&mt->type->nr_writers, 1, __ATOMIC_SEQ_CST);
-	__atomic_sub_fetch(&mt->writers, 1, __ATOMIC_SEQ_CST);
-}
-
-bool mount_noexec(const struct mount *mt, const struct inode *inode)
-{
-	return inode->type->noexec || (mt && (READ_ONCE(mt->flags) & MOUNT_NOEXEC));
-}
-
-bool mount_nodev(const struct mount *mt)
-{
-	return mt && (READ_ONCE(mt->flags) & MOUNT_NODEV);
 }
 
 /* --- look-up ------------------------------------------------------------------------- */
@@ -204,12 +162,16 @@ struct mount *mount_at_point(const struct mount *here, const char *point)
 	return found;
 }
 
-bool mount_up(struct mount *mt, struct mount **parent, struct inode **dir)
+bool mount_up(struct mount *mt, const struct path *root, struct mount **parent, struct inode **dir)
 {
 	bool up;
 
 	spin_lock(&mount_table_lock);
 	up = mt->ns && mt->parent;
+	while (up && !mt->name[0]) {
+		mt = mt->parent;
+		up = mt->parent && !(root && mt == root->mnt && mt->root == root->inode);
+	}
 	if (up) {
 		*parent = ref_locked(mt->parent);
 		*dir = mt->dir;
@@ -219,13 +181,44 @@ bool mount_up(struct mount *mt, struct mount **parent, struct inode **dir)
 	return up;
 }
 
+struct mount *mount_over(const struct mount *mt)
+{
+	return unlikely(READ_ONCE(mt->nr_over)) ? mount_in_dir(mt, mt->root, "", 0) : NULL;
+}
+
+struct mount *mount_base(struct mount *mt)
+{
+	spin_lock(&mount_table_lock);
+	while (mt->ns && mt->parent && mt->name[0])
+		mt = mt->parent;
+	(void)ref_locked(mt);
+	spin_unlock(&mount_table_lock);
+	return mt;
+}
+
+struct mount *mount_topmost(struct mount *mt)
+{
+	struct mount *over;
+
+	while ((over = mount_over(mt))) {
+		mount_put(mt);
+		mt = over;
+	}
+	return mt;
+}
+
 struct mount *mounts_top(const struct mounts *ns)
 {
 	struct mount *mt = __atomic_load_n(&ns->root, __ATOMIC_ACQUIRE);
 
-	/* Every walk begins here, so no CPU waits for another one: it stays as long as @ns does. */
-	if (mt)
+	/* Every walk begins here, so no CPU waits for another one: the first root stays. */
+	if (likely(mt && mt == ns->first)) {
 		mount_get(mt);
+		return mt;
+	}
+	spin_lock(&mount_table_lock);
+	mt = ref_locked(ns->root);
+	spin_unlock(&mount_table_lock);
 	return mt;
 }
 
@@ -275,11 +268,11 @@ struct mount *mount_next_in(const struct mount *mt, const struct inode *dir, uin
 
 	spin_lock(&mount_table_lock);
 	list_for_each_entry(child, &mt->children, beside) {
-		if (child->id <= id || child->dir != dir ||
+		if (child->id <= id || child->dir != dir || !child->name[0] ||
+		    (found && found->id < child->id) ||
 		    find_locked(mt, dir, child->name, strlen(child->name)) != child)
 			continue;
 		found = child;
-		break;
 	}
 	found = ref_locked(found);
 	spin_unlock(&mount_table_lock);
@@ -346,16 +339,6 @@ struct mount *mounts_of_dev(const struct mounts *ns, uint32_t dev)
 	return found;
 }
 
-uint64_t mount_st_flags(const struct mount *mt)
-{
-	const uint32_t flags = READ_ONCE(mt->flags);
-
-	return (flags & MOUNT_NOSUID ? ST_NOSUID : 0) | (flags & MOUNT_NODEV ? ST_NODEV : 0) |
-	       (flags & MOUNT_NOEXEC ? ST_NOEXEC : 0) | (flags & MOUNT_NOATIME ? ST_NOATIME : 0) |
-	       (flags & MOUNT_NODIRATIME ? ST_NODIRATIME : 0) |
-	       (flags & MOUNT_RELATIME ? ST_RELATIME : 0);
-}
-
 /* --- paths at which look-ups end ------------------------------------------------------ */
 
 struct mount_points *mount_points_get(const struct mount *mt)
@@ -363,7 +346,7 @@ struct mount_points *mount_points_get(const struct mount *mt)
 	struct mount_points *points;
 
 	spin_lock(&mount_table_lock);
-	points = mt->points;
+	points = mt->ns ? mt->points : NULL; /* else nothing is mounted in it any more */
 	if (points)
 		refcount_inc(&points->refs);
 	spin_unlock(&mount_table_lock);
@@ -376,22 +359,8 @@ void mount_points_put(struct mount_points *points)
 		kfree(points);
 }
 
-/* Does a file system in which it is have to be told of it? */
-static bool ends_lookups(const struct mount *mt)
+int mount_points_alloc(size_t len, struct mount_points **out)
 {
-	return mt->dir && mt->dir->ops->lookup_path && mt->point && !mt->shown;
-}
-
-/* Those of @parent with @more, or without @less. *@out may be NULL: none. -ENOSPC, -ENOMEM. */
-static int points_of(const struct mount *parent, const struct mount *more, const struct mount *less,
-		     struct mount_points **out)
-{
-	const struct mount *mt;
-	size_t len = more ? strlen(more->point) + 1 : 0, at = 0;
-
-	assert_mutex_held(&mount_change);
-	list_for_each_entry(mt, &parent->children, beside)
-		len += mt != less && ends_lookups(mt) ? strlen(mt->point) + 1 : 0;
 	*out = NULL;
 	if (len > POINTS_MAX)
 		return -ENOSPC;
@@ -402,15 +371,42 @@ static int points_of(const struct mount *parent, const struct mount *more, const
 		return -ENOMEM;
 	refcount_set(&(*out)->refs, 1);
 	(*out)->len = len;
+	return 0;
+}
+
+/* Those of @parent with @more, or without @less. */
+static void points_fill(struct mount_points *points, const struct mount *parent,
+			const struct mount *more, const struct mount *less)
+{
+	const struct mount *mt;
+	size_t at = 0;
+
 	list_for_each_entry(mt, &parent->children, beside) {
-		if (mt == less || !ends_lookups(mt))
+		if (mt == less || !mount_ends_lookups(mt))
 			continue;
-		memcpy((*out)->text + at, mt->point, strlen(mt->point) + 1);
+		memcpy(points->text + at, mt->point, strlen(mt->point) + 1);
 		at += strlen(mt->point) + 1;
 	}
 	if (more)
-		memcpy((*out)->text + at, more->point, strlen(more->point) + 1);
-	return 0;
+		memcpy(points->text + at, more->point, strlen(more->point) + 1);
+	ASSERT(at + (more ? strlen(more->point) + 1 : 0) == points->len);
+}
+
+/* The same, as a new list. *@out may be NULL: none. -ENOSPC, -ENOMEM. */
+static int points_of(const struct mount *parent, const struct mount *more, const struct mount *less,
+		     struct mount_points **out)
+{
+	const struct mount *mt;
+	size_t len = more ? strlen(more->point) + 1 : 0;
+	int err;
+
+	assert_mutex_held(&mount_change);
+	list_for_each_entry(mt, &parent->children, beside)
+		len += mt != less && mount_ends_lookups(mt) ? strlen(mt->point) + 1 : 0;
+	err = mount_points_alloc(len, out);
+	if (!err && *out)
+		points_fill(*out, parent, more, less);
+	return err;
 }
 
 /* --- changes ------------------------------------------------------------------------- */
@@ -431,11 +427,12 @@ static void mounts_free(struct ns *head)
 struct mounts *mounts_alloc(void)
 {
 	static const struct ns first = NS_FIRST_INIT(NS_MNT, 0xeffffff8u);
-	struct mounts *ns = kmem_alloc(payer(), sizeof(*ns));
+	struct mounts *ns = kmem_alloc(mount_payer(), sizeof(*ns));
 
 	if (!ns)
 		return NULL;
 	list_init(&ns->list);
+	list_init(&ns->users);
 	if (mount_charge_node) {
 		ns->ns = first;
 		return ns;
@@ -448,7 +445,8 @@ struct mounts *mounts_alloc(void)
 
 void mounts_drop(struct mounts *ns)
 {
-	ASSERT(!ns->root);
+	ASSERT(!ns->root && list_empty(&ns->users));
+	mount_put(ns->first);
 	if (ns->ns.free)
 		ns_exit(&ns->ns);
 	kmem_free(ns);
@@ -467,7 +465,7 @@ struct mounts *mounts_of_ns(struct ns *ns)
 
 struct mount *mount_alloc(struct fs_type *type, struct inode *root, uint32_t flags)
 {
-	struct mount *mt = kmem_alloc(payer(), sizeof(*mt));
+	struct mount *mt = kmem_alloc(mount_payer(), sizeof(*mt));
 
 	assert_mutex_held(&mount_change);
 	if (!mt)
@@ -483,48 +481,28 @@ struct mount *mount_alloc(struct fs_type *type, struct inode *root, uint32_t fla
 	return mt;
 }
 
-/* @head, a slash and @name. */
-static char *join(const char *head, const char *name)
+/* @mt has the place @spot, which gets the one it had. */
+static void swap_spot(struct mount *mt, struct mount_spot *spot)
 {
-	const size_t head_len = strlen(head), len = strlen(name);
-	char *text = kmem_alloc(payer(), head_len + 1 + len + 1);
+	const struct mount_spot old = { mt->parent, mt->dir, mt->name, mt->at, mt->point };
 
-	if (text) {
-		memcpy(text, head, head_len);
-		text[head_len] = '/';
-		memcpy(text + head_len + 1, name, len + 1);
-	}
-	return text;
+	mt->parent = spot->parent;
+	mt->dir = spot->dir;
+	mt->name = spot->name;
+	mt->at = spot->at;
+	mt->point = spot->point;
+	*spot = old;
 }
 
 int mount_place(struct mount *mt, const struct path *dir, const char *name)
 {
-	char *buf = kmalloc(FS_PATH_MAX);
-	int err = buf ? path_text(dir, buf) : -ENOMEM;
+	struct mount_spot spot;
+	const int err = mount_spot_make(&spot, dir, name);
 
-	ASSERT(!mt->ns && !mt->dir && dir->mnt);
-	if (!err && strlen(buf) + 1 + strlen(name) >= FS_PATH_MAX)
-		err = -ENAMETOOLONG;
-	if (!err) {
-		mt->at = join(buf[1] ? buf : "", name);
-		mt->name = kmem_strdup(payer(), name);
-		if (!mt->at || !mt->name)
-			err = -ENOMEM;
-	}
-	if (!err && dir->inode->ops->text) {
-		err = dir->inode->ops->text(dir->inode, buf, FS_PATH_MAX);
-		if (!err)
-			mt->point = join(buf, name);
-		if (!err && !mt->point)
-			err = -ENOMEM;
-	}
-	kfree(buf);
-	if (err)
-		return err;
-	mt->parent = dir->mnt;
-	mt->dir = dir->inode;
-	inode_get(mt->dir);
-	return 0;
+	ASSERT(!mt->ns && !mt->dir);
+	if (!err)
+		swap_spot(mt, &spot);
+	return err;
 }
 
 /* Lists go by number, which readers keep in mind. New ones are mostly the last. */
@@ -543,6 +521,32 @@ static void add_sorted_locked(struct mount *mt, struct mounts *ns)
 	list_add(&mt->link, at);
 }
 
+/* Into the mount that it is in, or out of it. */
+static void hook_place_locked(struct mount *mt)
+{
+	assert_spin_held(&mount_table_lock);
+	if (!mt->dir)
+		return;
+	hlist_add_head(&mt->hash, bucket(mt->dir, mt->name, strlen(mt->name)));
+	list_add_tail(&mt->beside, &mt->parent->children);
+	WRITE_ONCE(mt->dir->mount_points, mt->dir->mount_points + 1);
+	if (!mt->name[0])
+		WRITE_ONCE(mt->parent->nr_over, mt->parent->nr_over + 1);
+}
+
+static void unhook_place_locked(struct mount *mt)
+{
+	assert_spin_held(&mount_table_lock);
+	if (!mt->dir)
+		return;
+	hlist_del(&mt->hash);
+	list_del(&mt->beside);
+	ASSERT(mt->dir->mount_points);
+	WRITE_ONCE(mt->dir->mount_points, mt->dir->mount_points - 1);
+	if (!mt->name[0])
+		WRITE_ONCE(mt->parent->nr_over, mt->parent->nr_over - 1);
+}
+
 static void hook_locked(struct mounts *ns, struct mount *mt)
 {
 	assert_spin_held(&mount_table_lock);
@@ -550,11 +554,7 @@ static void hook_locked(struct mounts *ns, struct mount *mt)
 	WRITE_ONCE(ns->changes, ns->changes + 1);
 	if (!mt->first)
 		WRITE_ONCE(ns->nr_added, ns->nr_added + 1);
-	if (mt->dir) {
-		hlist_add_head(&mt->hash, bucket(mt->dir, mt->name, strlen(mt->name)));
-		list_add_tail(&mt->beside, &mt->parent->children);
-		WRITE_ONCE(mt->dir->mount_points, mt->dir->mount_points + 1);
-	}
+	hook_place_locked(mt);
 	if (mt->shown)
 		return;
 	add_sorted_locked(mt, ns);
@@ -571,12 +571,7 @@ static void unhook_locked(struct mount *mt, struct list_head *gone)
 		WRITE_ONCE(mt->ns->first_gone, true);
 	else
 		WRITE_ONCE(mt->ns->nr_added, mt->ns->nr_added - 1);
-	if (mt->dir) {
-		hlist_del(&mt->hash);
-		list_del(&mt->beside);
-		ASSERT(mt->dir->mount_points);
-		WRITE_ONCE(mt->dir->mount_points, mt->dir->mount_points - 1);
-	}
+	unhook_place_locked(mt);
 	if (!mt->shown) {
 		list_del(&mt->link);
 		list_del(&mt->all);
@@ -619,7 +614,7 @@ int mount_attach(struct mounts *ns, struct mount *mt)
 	ASSERT(mt->dir && (mt->parent->ns == ns || !mt->parent->ns));
 	if (!mt->shown && ns->nr >= MOUNT_MAX)
 		return -ENOSPC;
-	err = ends_lookups(mt) ? points_of(mt->parent, mt, NULL, &points) : 0;
+	err = mount_ends_lookups(mt) ? points_of(mt->parent, mt, NULL, &points) : 0;
 	if (err)
 		return err;
 	spin_lock(&mount_table_lock);
@@ -637,14 +632,50 @@ int mount_attach_root(struct mounts *ns, struct mount *mt)
 {
 	assert_mutex_held(&mount_change);
 	ASSERT(!mt->dir && !ns->root);
-	mt->at = kmem_strdup(payer(), "/");
+	mt->at = kmem_strdup(mount_payer(), "/");
 	if (!mt->at)
 		return -ENOMEM;
+	mount_get(mt);
+	ns->first = mt;
 	spin_lock(&mount_table_lock);
 	hook_locked(ns, mt);
 	__atomic_store_n(&ns->root, mt, __ATOMIC_RELEASE);
 	spin_unlock(&mount_table_lock);
 	return 0;
+}
+
+void mounts_rehang(struct mounts *ns, struct mount_change *c)
+{
+	assert_mutex_held(&mount_change);
+	spin_lock(&mount_table_lock);
+	for (size_t i = 0; i < c->nr; i++)
+		unhook_place_locked(c->hang[i].mt);
+	for (size_t i = 0; i < c->nr; i++) {
+		struct mount *mt = c->hang[i].mt;
+
+		swap_spot(mt, &c->hang[i].to);
+		if (!mt->dir)
+			__atomic_store_n(&ns->root, mt, __ATOMIC_RELEASE);
+		hook_place_locked(mt);
+	}
+	for (size_t i = 0; i < c->nr_texts; i++) {
+		char *old = c->texts[i].mt->at;
+
+		c->texts[i].mt->at = c->texts[i].at;
+		c->texts[i].at = old;
+	}
+	for (size_t i = 0; i < c->nr_points; i++) {
+		struct mount *mt = c->points[i].mt;
+		struct mount_points *old = mt->points;
+
+		if (c->points[i].points)
+			points_fill(c->points[i].points, mt, NULL, NULL);
+		mt->points = c->points[i].points;
+		c->points[i].points = old;
+	}
+	WRITE_ONCE(ns->changes, ns->changes + 1);
+	WRITE_ONCE(ns->first_gone, true);
+	spin_unlock(&mount_table_lock);
 }
 
 /* Is it used by others, or does another mount lie in it? */
@@ -657,7 +688,7 @@ static bool is_busy_locked(const struct mount *mt, int mine)
 		if (!child->shown)
 			return true;
 	}
-	return refcount_read(&mt->refs) != 1 + mine;
+	return refcount_read(&mt->refs) != 1 + mine + (mt->ns && mt == mt->ns->first ? 1 : 0);
 }
 
 bool mount_is_busy(const struct mount *mt, int mine)
@@ -673,7 +704,7 @@ bool mount_is_busy(const struct mount *mt, int mine)
 int mount_detach(struct mount *mt, bool lazy, int mine, struct list_head *gone)
 {
 	struct mount_points *points = NULL;
-	const bool ends = ends_lookups(mt);
+	const bool ends = mount_ends_lookups(mt);
 	int err;
 
 	assert_mutex_held(&mount_change);

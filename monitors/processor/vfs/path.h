@@ -12,6 +12,7 @@
 
 #include <kernel/mutex.h>
 #include <lib/atomic.h>
+#include <lib/list.h>
 
 #include "inode.h"
 
@@ -185,6 +186,8 @@ struct fs_state {
 	refcount_t refs;
 	uint32_t nr_tasks;     /* atomic: those that share it; others only look */
 	struct mounts *mounts; /* const */
+	struct list_head user; /* fs_state.c's lock: of those of @mounts */
+	struct fs_state *next; /* pivot_change: of those that it has seen */
 	struct mutex lock;
 	struct path root __guarded_by(&lock); /* empty: that of the mounts */
 	struct path cwd __guarded_by(&lock);

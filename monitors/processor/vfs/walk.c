@@ -272,11 +272,25 @@ static void set_canon(struct walk *w, const struct mount *at)
 		strlcpy(w->canon, "/", FS_PATH_MAX);
 }
 
+/* From the root of a mount to that of what lies over it, which has the same path. */
+static void enter_over(struct walk *w)
+{
+	struct mount *mt;
+
+	ASSERT(!w->mnt || w->cur == w->mnt->root);
+	while (w->mnt && (mt = mount_over(w->mnt))) {
+		inode_get(mt->root);
+		go_behind(w, mt, mt->root);
+	}
+}
+
 /* To the root of @mt, whose reference is taken over. */
 static void enter_mount(struct walk *w, struct mount *mt)
 {
 	struct mount *shown = mt->shown;
 
+	if (!shown)
+		mt = mount_topmost(mt);
 	set_canon(w, mt);
 	inode_get(mt->root);
 	if (shown)
@@ -357,7 +371,11 @@ static void leave_mount(struct walk *w)
 	struct inode *dir;
 
 	go_to_root_of_mount(w);
-	if (at_root(w) || !mount_up(here, &parent, &dir))
+	if (at_root(w)) {
+		enter_over(w);
+		return;
+	}
+	if (!mount_up(here, w->base->root, &parent, &dir))
 		return;
 	go_behind(w, parent, dir);
 	canon_pop(w);
@@ -396,6 +414,8 @@ static void skip_to_mount(struct walk *w)
 			w->must_be_dir = true; /* a root is one */
 			if (up && !at_root(w))
 				leave_mount(w);
+			else if (up && w->mnt && w->cur == w->mnt->root)
+				enter_over(w);
 		} else {
 			w->rest = start;
 			return;
@@ -605,7 +625,7 @@ static int walk_rest(struct walk *w, bool *done)
 	}
 	if (READ_ONCE(w->mnt->flags) & MOUNT_SUBTREE)
 		how.bound = w->mnt->root;
-	how.below = w->base->root || w->mnt != w->top || how.bound;
+	how.below = w->base->root || w->mnt != w->top || how.bound || READ_ONCE(w->mnt->nr_over);
 	if (w->base->root && w->base->root->mnt == w->mnt && w->base->root->inode != w->mnt->root)
 		how.stop = w->base->root->inode;
 	w->must_be_dir = false; /* the file system sees the slashes of the rest */
