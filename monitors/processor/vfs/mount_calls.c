@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mount(2) and umount2(2).
+ * mount(2), umount2(2) and pivot_root(2).
  *
  * Flow:	strings and paths first, as Linux; then the entry that leads to the target, by its
  *		canonical path. That entry is good if the table, locked by now, has not
@@ -8,8 +8,8 @@
  *		may lead anywhere, to the locks of any file system and to the end of a namespace.
  * Failure:	everything is checked before the table changes. EPERM without CAP_SYS_ADMIN.
  * Limits:	MOUNT_MAX mounts of a namespace, and the memory of the program that makes them.
- *		Nothing is propagated to other mounts: shared, slave and unbindable answer EINVAL.
- *		At "/" nothing can be mounted, and that is not unmounted: EBUSY.
+ *		Nothing is propagated to other mounts: shared answers EINVAL, and a slave of no
+ *		other mount is a private one. "/" is not unmounted: EBUSY.
  */
 #include <abi/mount.h>
 #include <arch/uaccess.h>
@@ -34,7 +34,7 @@ struct mount_request {
 	struct mounts *ns;
 	uint64_t changes;         /* of ns, before anything was looked up */
 	struct path at;           /* the target */
-	struct path from;         /* MS_BIND: the source */
+	struct path from;         /* MS_BIND, MS_MOVE: the source */
 	struct walk_result place; /* of a new mount: the entry that leads to the target */
 	int no_place;             /* or why there is none */
 	struct list_head gone;
@@ -58,35 +58,70 @@ static bool same_file(const struct path *a, const struct path *b)
 					file_id_equal(&a->attr.file, &b->attr.file));
 }
 
+/* From the root of a mount to that of the last one that lies over it. */
+static void to_topmost(struct path *at)
+{
+	at->mnt = mount_topmost(at->mnt);
+	inode_get(at->mnt->root);
+	inode_put(at->inode);
+	at->inode = at->mnt->root;
+}
+
+/* The place over the root of a mount, where @at is; over what lies there already. */
+static int locate_over(const struct path *at, struct walk_result *res)
+{
+	int err;
+
+	*res = (struct walk_result){ 0 };
+	err = path_copy(&res->parent, at);
+	if (err)
+		return err;
+	to_topmost(&res->parent);
+	res->name = kstrdup("");
+	if (res->name)
+		return 0;
+	walk_result_put(res);
+	return -ENOMEM;
+}
+
 /*
  * The directory and the name that lead to @at, by its canonical path as it is now; @res is the
- * caller's to put. -EBUSY for the root, -EINVAL outside of the namespace, -ENOENT: it has none.
+ * caller's to put. -EINVAL outside of the namespace, -ENOENT: it has none.
  */
 static int locate(struct mounts *ns, const struct path *at, struct walk_result *res)
 {
 	const struct fs_cred kernel = { 0 };
-	const struct walk_base base = { .cred = &kernel, .mounts = ns };
-	char *text;
+	char slash[] = "/", *text;
+	struct path dir = { .text = slash, .attr = { .mode = S_IFDIR } };
+	const struct walk_base base = { .cred = &kernel, .mounts = ns, .dir = &dir };
+	size_t len;
 	int err;
 
 	if (!at->mnt || READ_ONCE(at->mnt->ns) != ns)
 		return -EINVAL;
-	text = kmalloc(FS_PATH_MAX);
+	text = kmalloc(2 * FS_PATH_MAX);
 	if (!text)
 		return -ENOMEM;
 	err = path_text(at, text);
-	if (!err && !text[1])
-		err = -EBUSY;
-	if (!err)
-		err = path_walk_parent(&base, text, res);
+	dir.mnt = mount_base(at->mnt);
+	dir.inode = dir.mnt->root;
+	len = mount_copy_at(dir.mnt, text + FS_PATH_MAX);
+	if (!err && strncmp(text, text + FS_PATH_MAX, len))
+		err = -ENOENT; /* it has been moved meanwhile */
+	len += text[len] == '/';
+	if (!err && !text[len])
+		err = at->inode == dir.inode && at->mnt == dir.mnt ? locate_over(at, res) : -ENOENT;
+	else if (!err)
+		err = path_walk_parent(&base, text + len, res);
 	kfree(text);
-	if (err)
-		return err;
-	err = path_walk_last(&base, res);
-	if (!err && !same_file(&res->at, at))
-		err = -ENOENT; /* covered, or renamed meanwhile */
-	if (err)
-		walk_result_put(res);
+	if (!err && res->name[0]) {
+		err = path_walk_last(&base, res);
+		if (!err && !same_file(&res->at, at))
+			err = -ENOENT; /* covered, or renamed meanwhile */
+		if (err)
+			walk_result_put(res);
+	}
+	mount_put(dir.mnt);
 	return err;
 }
 
@@ -127,7 +162,7 @@ static uint32_t changed_flags(const struct mount *mt, uint32_t ms)
 
 	if (!(ms & (MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME)))
 		flags = (flags & ~times) | (mt->flags & times);
-	return flags | (mt->flags & MOUNT_SUBTREE);
+	return flags | (mt->flags & (MOUNT_SUBTREE | MOUNT_UNBINDABLE));
 }
 
 /* --- what exists already ------------------------------------------------------------- */
@@ -175,12 +210,32 @@ static int remount(const struct mount_request *r)
 	return 0;
 }
 
-/* Every mount is private, and only private can be asked for. */
+/*
+ * No mount is shared, so private and slave are the same, as on Linux; shared cannot be asked for.
+ * MS_REC: of all mounts in it, too.
+ */
 static int change_propagation(const struct mount_request *r)
 {
-	if ((r->flags & ~(uint32_t)(MS_REC | MS_SILENT)) != MS_PRIVATE)
+	const uint32_t to = r->flags & ~(uint32_t)(MS_REC | MS_SILENT);
+	struct mount *mt;
+	uint32_t id = 0;
+
+	if (to != MS_PRIVATE && to != MS_SLAVE && to != MS_UNBINDABLE)
 		return -EINVAL;
-	return is_mount(r->ns, &r->at) ? 0 : -EINVAL;
+	if (!is_mount(r->ns, &r->at))
+		return -EINVAL;
+	while ((mt = mounts_next(r->ns, id))) {
+		id = mt->id;
+		if (mt == r->at.mnt || ((r->flags & MS_REC) && mount_is_in(mt, r->at.mnt))) {
+			if (to == MS_UNBINDABLE)
+				__atomic_or_fetch(&mt->flags, MOUNT_UNBINDABLE, __ATOMIC_RELAXED);
+			else
+				__atomic_and_fetch(&mt->flags, ~(uint32_t)MOUNT_UNBINDABLE,
+						   __ATOMIC_RELAXED);
+		}
+		mount_put(mt);
+	}
+	return 0;
 }
 
 /* --- new ones ------------------------------------------------------------------------ */
@@ -263,7 +318,7 @@ static int bind(struct mount_request *r)
 
 	if (ns && !r->from.mnt)
 		return bind_ns(r, ns);
-	if (!r->from.mnt || r->from.mnt->ns != r->ns)
+	if (!r->from.mnt || r->from.mnt->ns != r->ns || (r->from.mnt->flags & MOUNT_UNBINDABLE))
 		return -EINVAL;
 	if (r->no_place)
 		return r->no_place;
@@ -271,6 +326,20 @@ static int bind(struct mount_request *r)
 		return -ENOTDIR;
 	return mount_bind(r->ns, &r->from, r->flags & MS_REC, &r->place.parent, r->place.name,
 			  &r->gone);
+}
+
+/* MS_MOVE; the root of the namespace is moved by pivot_root() alone. */
+static int move(const struct mount_request *r)
+{
+	struct mount *mt = r->from.mnt;
+
+	if (r->no_place)
+		return r->no_place;
+	if (!is_mount(r->ns, &r->from) || inode_is_dir(r->from.inode) != inode_is_dir(r->at.inode))
+		return -EINVAL;
+	if (mount_is_in(r->at.mnt, mt))
+		return -ELOOP;
+	return mount_move(r->ns, mt, &r->place.parent, r->place.name);
 }
 
 /*
@@ -296,8 +365,13 @@ static int sync_before(const struct mount_request *r)
 /* Is a mount made, which needs a place? */
 static bool makes_mount(uint32_t flags)
 {
-	return !(flags & MS_REMOUNT) &&
-	       ((flags & MS_BIND) || !(flags & (MS_PROPAGATION | MS_MOVE)));
+	return !(flags & MS_REMOUNT) && ((flags & MS_BIND) || !(flags & MS_PROPAGATION));
+}
+
+/* Is the source a path? */
+static bool needs_source(uint32_t flags)
+{
+	return makes_mount(flags) && (flags & (MS_BIND | MS_MOVE));
 }
 
 /* -EAGAIN: what has been looked up may not be so any more. */
@@ -314,7 +388,7 @@ static int act(struct mount_request *r)
 	if (r->flags & MS_PROPAGATION)
 		return change_propagation(r);
 	if (r->flags & MS_MOVE)
-		return -EINVAL;
+		return move(r);
 	return mount_new(r);
 }
 
@@ -328,7 +402,7 @@ static int look_up(const struct syscall_args *args, struct mount_request *r,
 	err = at_walk(AT_FDCWD, args->a[1], 0, 0, res);
 	if (!err && !capable(CAP_SYS_ADMIN))
 		err = -EPERM;
-	if (!err && (r->flags & (MS_BIND | MS_REMOUNT)) == MS_BIND)
+	if (!err && needs_source(r->flags))
 		err = r->source && *r->source ? at_walk(AT_FDCWD, args->a[0], 0, 0, from) : -EINVAL;
 	if (err)
 		return err;
@@ -447,6 +521,8 @@ long sys_umount2(const struct syscall_args *args)
 	err = at_walk(AT_FDCWD, args->a[0], flags & UMOUNT_NOFOLLOW ? WALK_NOFOLLOW : 0, 0, &res);
 	if (err)
 		return err;
+	if (res.at.mnt && res.at.inode == res.at.mnt->root)
+		to_topmost(&res.at);
 	if (!capable(CAP_SYS_ADMIN))
 		err = -EPERM;
 	if (!err && res.at.mnt)
@@ -464,5 +540,106 @@ long sys_umount2(const struct syscall_args *args)
 	}
 	walk_result_put(&res);
 	mounts_put_gone(&gone);
+	return err;
+}
+
+/* --- pivot_root(2) ------------------------------------------------------------------- */
+
+struct pivot_request {
+	struct mounts *ns;
+	uint64_t changes;         /* of ns, before anything was looked up */
+	struct walk_result to;    /* the new root */
+	struct walk_result old;   /* where the old one goes */
+	struct walk_result place; /* the entry that leads there */
+	int no_place;             /* or why there is none */
+	struct path root;         /* the caller's, which is replaced */
+};
+
+/* In the order of Linux: what is the root already, what is no mount, what is elsewhere. */
+static int check_pivot(const struct pivot_request *r)
+{
+	struct mount *mt = r->to.at.mnt, *old = r->old.at.mnt, *root = r->root.mnt;
+
+	assert_mutex_held(&mount_change);
+	if (r->no_place)
+		return r->no_place;
+	if (!root || root->ns != r->ns || !mt || mt->ns != r->ns || !old || old->ns != r->ns)
+		return -EINVAL;
+	if (mt == root || old == root)
+		return -EBUSY;
+	if (!is_mount(r->ns, &r->root) || !is_mount(r->ns, &r->to.at))
+		return -EINVAL;
+	return mount_is_in(r->place.parent.mnt, mt) && mount_is_in(mt, root) ? 0 : -EINVAL;
+}
+
+static int pivot(struct pivot_request *r, struct fs_state **done)
+{
+	int err;
+
+	mutex_lock(&pivot_change);
+	__atomic_add_fetch(&r->ns->turns, 1, __ATOMIC_SEQ_CST);
+	mutex_lock(&mount_change);
+	err = r->changes != r->ns->changes ? -EAGAIN : check_pivot(r);
+	if (!err)
+		err = mount_pivot(r->ns, r->to.at.mnt, r->root.mnt, &r->place.parent,
+				  r->place.name);
+	mutex_unlock(&mount_change);
+	if (!err)
+		fs_states_follow(r->ns, r->root.mnt, r->to.at.mnt, done);
+	__atomic_add_fetch(&r->ns->turns, 1, __ATOMIC_SEQ_CST);
+	mutex_unlock(&pivot_change);
+	return err;
+}
+
+/* Once: -EAGAIN when the table has changed since the paths were looked up. */
+static int pivot_once(const struct syscall_args *args, struct pivot_request *r)
+{
+	struct fs_state *done = NULL;
+	int err;
+
+	r->changes = READ_ONCE(r->ns->changes);
+	err = at_walk(AT_FDCWD, args->a[0], WALK_DIRECTORY, 0, &r->to);
+	if (!err)
+		err = at_walk(AT_FDCWD, args->a[1], WALK_DIRECTORY, 0, &r->old);
+	if (!err)
+		err = fs_state_root(fs_current(), &r->root);
+	if (!err && !r->root.inode)
+		mounts_root_path(r->ns, &r->root);
+	if (!err && r->old.at.mnt && r->old.at.inode == r->to.at.inode &&
+	    r->old.at.mnt == r->to.at.mnt)
+		r->no_place = locate_over(&r->old.at, &r->place);
+	else if (!err)
+		r->no_place = locate(r->ns, &r->old.at, &r->place);
+	if (!err)
+		err = pivot(r, &done);
+	walk_result_put(&r->to);
+	walk_result_put(&r->old);
+	walk_result_put(&r->place);
+	path_put(&r->root);
+	while (done) {
+		struct fs_state *fs = done;
+
+		done = fs->next;
+		fs_state_put(fs);
+	}
+	return err;
+}
+
+/* pivot_root(new, old): what "/" is, for all whose root or working directory it was */
+long sys_pivot_root(const struct syscall_args *args)
+{
+	struct pivot_request *r;
+	int err;
+
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	r = kzalloc(sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	r->ns = fs_current()->mounts;
+	do {
+		err = pivot_once(args, r);
+	} while (at_once_more(&err));
+	kfree(r);
 	return err;
 }

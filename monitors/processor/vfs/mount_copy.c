@@ -54,12 +54,19 @@ static bool is_mount_ns(const struct mount *mt)
 	return ns && ns->kind == NS_MNT;
 }
 
+/* Is @child left out of a bind mount of @dir, whose path is @root, of the mount that it is in? */
+static bool is_elsewhere(const struct mount *child, const struct inode *dir, const char *root)
+{
+	return child->name[0] ? !is_below(child, root) : dir != child->parent->root;
+}
+
 /*
- * @top, and if @all the mounts in it that are below its directory with path @root ("" for its
+ * @top, and if @all the mounts in it that are below its directory @dir with path @root ("" for its
  * root). @whole: for another namespace, with the files of covered directories and without
  * namespaces of mounts, as on Linux.
  */
-static int collect(struct forest *f, struct mount *top, const char *root, bool all, bool whole)
+static int collect(struct forest *f, struct mount *top, const struct inode *dir, const char *root,
+		   bool all, bool whole)
 {
 	struct mount *child;
 	int err = collect_one(f, top);
@@ -67,8 +74,10 @@ static int collect(struct forest *f, struct mount *top, const char *root, bool a
 	assert_mutex_held(&mount_change);
 	for (size_t i = 0; !err && all && i < f->nr; i++) {
 		list_for_each_entry(child, &f->from[i]->children, beside) {
-			if (err || (child->shown && !whole) || (!i && !is_below(child, root)) ||
-			    (whole && is_mount_ns(child)))
+			if (err || (child->shown && !whole) ||
+			    (!i && is_elsewhere(child, dir, root)) ||
+			    (whole && is_mount_ns(child)) ||
+			    (!whole && (child->flags & MOUNT_UNBINDABLE)))
 				continue;
 			err = collect_one(f, child);
 		}
@@ -121,19 +130,45 @@ static int tell_file_root(struct mount *mt, const struct path *from)
 	return mt->file_root ? 0 : -ENOMEM;
 }
 
+/* The path of the directory that the copy of @from will be in. ERR_PTR(-ENOMEM, -ENAMETOOLONG) */
+static char *dir_text(const struct mount *from)
+{
+	const char *at = from->parent->at, *rest = from->at + (at[1] ? strlen(at) : 0);
+	const size_t rest_len = from->name[0] ? (size_t)(strrchr(from->at, '/') - rest) : 0;
+	char *text = kmalloc(FS_PATH_MAX);
+	size_t len;
+
+	if (!text)
+		return ERR_PTR(-ENOMEM);
+	len = mount_copy_at(from->parent->twin, text);
+	if (len + rest_len + 2 > FS_PATH_MAX) {
+		kfree(text);
+		return ERR_PTR(-ENAMETOOLONG);
+	}
+	memcpy(text + len, rest, rest_len);
+	strlcpy(text + len + rest_len, len + rest_len ? "" : "/", 2);
+	return text;
+}
+
 /* The copy of @from into that of its parent. */
 static int copy_child(struct mounts *ns, struct mount *from)
 {
-	char no_text[] =
-		"/"; /* every file system with mount points knows the paths of directories */
-	const struct path dir = { .inode = from->dir, .mnt = from->parent->twin, .text = no_text };
-	struct mount *mt = copy_of(from, from->root);
+	struct path dir = { .inode = from->dir, .mnt = from->parent->twin };
+	struct mount *mt;
 	int err;
 
-	if (!mt)
+	dir.text =
+		dir_text(from); /* of a file system that does not know the paths of directories */
+	if (IS_ERR(dir.text))
+		return PTR_ERR(dir.text);
+	mt = copy_of(from, from->root);
+	if (!mt) {
+		kfree(dir.text);
 		return -ENOMEM;
+	}
 	mt->first = from->first && ns != from->ns;
 	err = mount_place(mt, &dir, from->name);
+	kfree(dir.text);
 	if (!err)
 		err = mount_attach(ns, mt);
 	if (err)
@@ -167,7 +202,8 @@ int mount_bind(struct mounts *ns, const struct path *from, bool recursive, const
 	if (from->inode->ops->text && inode_is_dir(from->inode))
 		err = from->inode->ops->text(from->inode, root, FS_PATH_MAX);
 	if (!err)
-		err = collect(&f, from->mnt, root, recursive, false);
+		err = collect(&f, from->mnt, from->inode, root,
+			      recursive && inode_is_dir(from->inode), false);
 	top = err ? NULL : copy_of(from->mnt, from->inode);
 	if (!err && !top)
 		err = -ENOMEM;
@@ -203,7 +239,7 @@ struct mounts *mounts_copy(struct mounts *ns, struct path *one, struct path *two
 	if (!own)
 		return ERR_PTR(-ENOMEM);
 	assert_mutex_held(&mount_change);
-	err = collect(&f, ns->root, "", true, true);
+	err = collect(&f, ns->root, ns->root->root, "", true, true);
 	top = err ? NULL : copy_of(ns->root, ns->root->root);
 	if (top)
 		top->first = ns->root->first;

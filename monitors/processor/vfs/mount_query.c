@@ -138,7 +138,8 @@ static void put_basic(struct answer *a, const struct mount *mt, uint64_t mask)
 		sm->mnt_id_old = a->mi.id;
 		sm->mnt_parent_id_old = a->mi.parent_id;
 		sm->mnt_attr = attributes(mt);
-		sm->mnt_propagation = MS_PRIVATE;
+		sm->mnt_propagation =
+			READ_ONCE(mt->flags) & MOUNT_UNBINDABLE ? MS_UNBINDABLE : MS_PRIVATE;
 	}
 	if (mask & STATMOUNT_PROPAGATE_FROM)
 		sm->mask |= STATMOUNT_PROPAGATE_FROM; /* from none: all are private */
