@@ -309,11 +309,12 @@ def test_calls(tmp_path):
                 for name in ("diskcalls", "xattrs", "acls")]
     others = [build_programs() / "glibc-static" / name
               for name in ("cachestats", "dnotifys", "fifos", "inotifys", "leases", "resolves")]
-    roots, binds, handles, flags = (build_programs() / "glibc-static" / name
-                                    for name in ("roots", "binds", "handles", "fileflags"))
+    roots, binds, pivots, handles, flags = (
+        build_programs() / "glibc-static" / name
+        for name in ("roots", "binds", "pivots", "handles", "fileflags"))
     tree = image.Tree()
     bench = build_programs() / "glibc-static" / "diskbench"
-    for path in (*programs, *others, roots, binds, handles, flags, bench):
+    for path in (*programs, *others, roots, binds, pivots, handles, flags, bench):
         tree.files[f"/data/{path.name}"] = str(path)
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
@@ -346,6 +347,10 @@ def test_calls(tmp_path):
         got = cluster.run(["/data/binds", "/work/binds"])
         assert (got.status, got.err) == (0, b""), got.err
         want = on_host(["unshare", "-m", str(binds), str(there / "binds")])
+        assert got.out.decode() == want.out.decode()
+        got = cluster.run(["/data/pivots", "/work/pivots"])
+        assert (got.status, got.err) == (0, b""), got.err
+        want = on_host(["unshare", "-m", str(pivots), "/dev/shm/pivots"])
         assert got.out.decode() == want.out.decode()
         got = cluster.run([BUSYBOX, "sh", "-c", REMOUNTED])
         assert (got.status, got.out) == (0, b"back\n"), got.err

@@ -158,7 +158,7 @@ def test_another_root(plain, programs, where):
     assert (got.status, got.err) == (0, b"")
 
 
-@pytest.mark.parametrize("name", ["mounting", "binds"])
+@pytest.mark.parametrize("name", ["mounting", "binds", "pivots"])
 def test_mounting(plain, programs, name):
     """mount and umount2, beside Linux in a mount namespace of its own; nothing is left of them."""
     program = str(programs / "glibc-static" / name)

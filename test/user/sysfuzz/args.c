@@ -577,7 +577,8 @@ static long number_kind(struct worker *w, char kind)
 	case '@': /* flags of mount() */
 		return ONE_OF(w, 0, MS_BIND, MS_BIND, MS_BIND | MS_REC, MS_REMOUNT | MS_RDONLY,
 			      MS_REMOUNT | MS_BIND | MS_RDONLY, MS_RDONLY | MS_NOSUID | MS_NODEV,
-			      MS_PRIVATE, MS_MOVE, MS_NOEXEC) |
+			      MS_PRIVATE, MS_MOVE, MS_MOVE, MS_NOEXEC, MS_SLAVE | MS_REC,
+			      MS_UNBINDABLE) |
 		       (chance(w, 5) ? flags(w) : 0);
 	case '-': /* of umount2() */
 		return chance(w, 90) ? (long)draw(w, 16) : edge_number(w);

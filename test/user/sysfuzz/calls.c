@@ -189,6 +189,7 @@ static const struct hint hints[] = {
 	{ "seccomp", "1N$", 2 },
 	{ "mount", "ssT@s", 12 },
 	{ "umount2", "s-", 8 },
+	{ "pivot_root", "ss", 6 },
 	{ "unshare", "~", 4 },
 	{ "setns", "f~", 8 },
 	{ "sethostname", "bN", 4 },
