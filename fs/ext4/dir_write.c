@@ -112,11 +112,16 @@ static int apply_block(struct ext4_op *op, struct ext4_inode *dir, uint32_t lblk
 	return err;
 }
 
-/* Is @p known, and right still?  Block 0 of an index has a checksum of its own kind. */
+/*
+ * Is @p known, and right still?  Block 0 of an index has a checksum of its own kind. On a damaged
+ * disk two directories may share a block: a change by the other one leaves its mark on the buffer.
+ */
 static bool is_good(const struct ext4_inode *dir, const struct change *c,
 		    const struct ext4_place *p)
 {
 	if (!p || !p->buf || p->moved != dir->names_moved || (!p->lblk && ext4_dir_is_indexed(dir)))
+		return false;
+	if (!ext4_checked(p->buf, dir->ino, EXT4_CHECK_DIR))
 		return false;
 	return c->what == ADD ? p->room < p->len && p->added == dir->names_added : p->at < p->len;
 }
