@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -19,7 +20,7 @@
 
 static char marker[32] = "the bytes of a variable";
 static char *shared;
-static pthread_barrier_t all_there;
+static int nr_marked; /* threads whose registers say which they are */
 static volatile int sink;
 
 static void limit_core(uint64_t bytes)
@@ -36,20 +37,19 @@ static void *thread(void *arg)
 {
 	const uint64_t nr = (uint64_t)(uintptr_t)arg;
 
-	pthread_barrier_wait(&all_there);
 	if (nr == 3) {
 		__asm__ volatile("movq %0, %%r12\n\tmovq %0, %%xmm5\n\t"
-				 "1: pause\n\tjmp 1b"
+				 "lock incl %1\n\t1: pause\n\tjmp 1b"
 				 :
-				 : "r"(0x7000 + nr)
-				 : "r12", "xmm5");
+				 : "r"(0x7000 + nr), "m"(nr_marked)
+				 : "r12", "xmm5", "memory");
 		__builtin_unreachable();
 	}
-	__asm__ volatile(
-		"movq %0, %%r12\n\tmovq %1, %%r13\n\t1: movl %2, %%eax\n\tsyscall\n\tjmp 1b"
-		:
-		: "r"(0x7000 + nr), "r"(~nr), "i"(SYS_pause)
-		: "rax", "rcx", "r11", "r12", "r13");
+	__asm__ volatile("movq %0, %%r12\n\tmovq %1, %%r13\n\tlock incl %3\n\t"
+			 "1: movl %2, %%eax\n\tsyscall\n\tjmp 1b"
+			 :
+			 : "r"(0x7000 + nr), "r"(~nr), "i"(SYS_pause), "m"(nr_marked)
+			 : "rax", "rcx", "r11", "r12", "r13", "memory");
 	__builtin_unreachable();
 }
 
@@ -79,10 +79,10 @@ static void with_threads(void)
 
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 65536);
-	pthread_barrier_init(&all_there, NULL, 4);
 	for (uintptr_t i = 1; i <= 3; i++)
 		CHECK(pthread_create(&t, &attr, thread, (void *)i) == 0);
-	pthread_barrier_wait(&all_there);
+	while (__atomic_load_n(&nr_marked, __ATOMIC_ACQUIRE) < 3)
+		sched_yield();
 	fault();
 }
 
