@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Connected sockets: threads that wait for data or room leave when they are killed, whoever has the
- * lock and waits for a node with it; one that wants all of a long message gets it.
+ * lock and waits for a node with it; one that wants all of a long message gets it. A sender of
+ * urgent bytes takes nothing from under a reader.
  */
 #include <stdlib.h>
 
@@ -12,6 +13,7 @@
 #include <lib/string.h>
 #include <processor/account/account.h>
 #include <processor/process/process.h>
+#include <processor/socket/inet_private.h>
 #include <processor/socket/queue.h>
 #include <processor/vfs/uio.h>
 
@@ -266,14 +268,156 @@ static void one_that_waits_for_all_makes_room(struct ktest *t)
 	file_put(ends[1]);
 }
 
+/* --- urgent bytes: of TCP, here over a pair, whose queue is the same ---------------------- */
+
+static ssize_t send_urgent(struct file *f, const void *buf, size_t len)
+{
+	struct socket_msg msg = { .flags = MSG_OOB | MSG_DONTWAIT };
+	struct uio u;
+
+	uio_kernel(&u, (void *)(uintptr_t)buf, len); /* it is only read */
+	msg.uio = &u;
+	return socket_send_stream(socket_of(f), &msg);
+}
+
+static ssize_t recv_urgent(struct file *f, void *buf)
+{
+	struct socket_msg msg = { .flags = MSG_OOB };
+	struct uio u;
+
+	uio_kernel(&u, buf, 1);
+	msg.uio = &u;
+	return tcp_urgent_receive(socket_of(f), &msg);
+}
+
+static void set_inline(struct socket *s, bool on)
+{
+	__atomic_store_n(&s->options,
+			 on ? s->options | SOCKET_OOBINLINE
+			    : s->options & ~(uint32_t)SOCKET_OOBINLINE,
+			 __ATOMIC_RELEASE);
+}
+
+/*
+ * A reader copies an urgent byte that is in line, to a page whose node is silent. Meanwhile the
+ * option is taken back, and the next urgent byte comes.
+ */
+static void an_urgent_byte_that_is_read_stays(struct ktest *t)
+{
+	struct mover slow = { .user = true };
+	struct socket *s;
+	char b[2] = { 0 };
+
+	fake_task(1);
+	fake_pair(SOCK_STREAM, ends);
+	slow.f = ends[0];
+	s = socket_of(ends[0]);
+	set_inline(s, true);
+	EXPECT_EQ(t, send_urgent(ends[1], "1", 1), 1);
+	fake_slow_begin();
+	mover_start(&slow);
+	fake_slow_go(NULL);
+	set_inline(s, false);
+	EXPECT_EQ(t, send_urgent(ends[1], "2", 1), 1);
+	fake_slow_answer();
+	thread_join(slow.thread);
+	EXPECT_EQ(t, slow.ret, 1);
+	EXPECT_EQ(t, fake_slow_page[0], '1');
+	EXPECT_EQ(t, s->readable, 1u);
+	EXPECT_EQ(t, recv_urgent(ends[0], b), 1);
+	EXPECT_EQ(t, b[0], '2');
+	file_put(ends[0]);
+	file_put(ends[1]);
+	EXPECT_EQ(t, kmem_count(KMEM_SOCKET_BYTES), 0);
+}
+
+/* With the mark next to be read, another urgent byte follows what was sent after the first. */
+static void the_mark_goes_on(struct ktest *t)
+{
+	struct socket *s;
+	char b[8] = { 0 };
+
+	fake_task(1);
+	fake_pair(SOCK_STREAM, ends);
+	s = socket_of(ends[0]);
+	EXPECT_EQ(t, send_urgent(ends[1], "1", 1), 1);
+	EXPECT_EQ(t, send_urgent(ends[1], "2", 1), 1);
+	EXPECT_TRUE(t, tcp_urgent_is_next(s));
+	EXPECT_EQ(t, s->nr_queued, 1u);
+	EXPECT_EQ(t, fake_send(ends[1], "ab", 2, 0), 2);
+	EXPECT_EQ(t, send_urgent(ends[1], "c3", 2), 2);
+	EXPECT_FALSE(t, tcp_urgent_is_next(s));
+	EXPECT_EQ(t, fake_send(ends[1], "de", 2, 0), 2);
+	EXPECT_EQ(t, recv_urgent(ends[0], b), 1);
+	EXPECT_EQ(t, b[0], '3');
+	EXPECT_EQ(t, fake_recv(ends[0], b, 8, MSG_DONTWAIT), 3);
+	EXPECT_EQ(t, memcmp(b, "abc", 3), 0);
+	EXPECT_TRUE(t, tcp_urgent_is_next(s));
+	EXPECT_EQ(t, fake_recv(ends[0], b, 8, MSG_DONTWAIT | MSG_PEEK), 2);
+	EXPECT_EQ(t, send_urgent(ends[1], "4", 1), 1);
+	EXPECT_FALSE(t, tcp_urgent_is_next(s));
+	EXPECT_EQ(t, s->readable, 3u);
+	EXPECT_EQ(t, fake_recv(ends[0], b, 8, MSG_DONTWAIT), 2);
+	EXPECT_EQ(t, memcmp(b, "de", 2), 0);
+	EXPECT_EQ(t, recv_urgent(ends[0], b), 1);
+	EXPECT_EQ(t, b[0], '4');
+	EXPECT_EQ(t, fake_recv(ends[0], b, 8, MSG_DONTWAIT), -EAGAIN);
+	EXPECT_EQ(t, s->nr_queued, 0u);
+	file_put(ends[0]);
+	file_put(ends[1]);
+	EXPECT_EQ(t, kmem_count(KMEM_SOCKET_BYTES), 0);
+}
+
+#define NR_URGENT 20000
+
+static void urgent_main(void *arg)
+{
+	struct mover *m = arg;
+
+	fake_task(1);
+	for (int i = 0; i < NR_URGENT; i++) {
+		ssize_t ret;
+
+		while ((ret = send_urgent(m->f, "u", 1)) == -EAGAIN)
+			thread_yield();
+		if (ret != 1)
+			abort();
+	}
+	__atomic_store_n(&m->over, true, __ATOMIC_RELEASE);
+}
+
+/* Readers take and look, as fast as the marks come. */
+static void a_reader_runs_into_the_mark(struct ktest *t)
+{
+	struct mover sender = { 0 };
+	struct socket *s;
+	char b[8];
+
+	fake_task(1);
+	fake_pair(SOCK_STREAM, ends);
+	s = socket_of(ends[0]);
+	sender.f = ends[1];
+	sender.thread = thread_create("sender", urgent_main, &sender);
+	ASSERT_FALSE(t, IS_ERR(sender.thread));
+	while (!__atomic_load_n(&sender.over, __ATOMIC_ACQUIRE)) {
+		(void)fake_recv(ends[0], b, sizeof(b), MSG_DONTWAIT | MSG_PEEK);
+		(void)fake_recv(ends[0], b, sizeof(b), MSG_DONTWAIT);
+	}
+	thread_join(sender.thread);
+	EXPECT_EQ(t, fake_recv(ends[0], b, sizeof(b), MSG_DONTWAIT), -EAGAIN);
+	EXPECT_EQ(t, s->nr_queued, 0u);
+	EXPECT_EQ(t, s->readable, 0u);
+	file_put(ends[0]);
+	file_put(ends[1]);
+	EXPECT_EQ(t, kmem_count(KMEM_SOCKET_BYTES), 0);
+}
+
 static const struct ktest_case cases[] = {
-	KTEST(a_reader_is_killed_asleep),
-	KTEST(a_writer_is_killed_asleep),
-	KTEST(a_reader_is_killed_at_the_lock),
-	KTEST(an_end_waits_for_no_copy),
-	KTEST(one_that_waits_for_all_makes_room),
-	KTEST(bytes_are_lent_for_one_call),
-	{ 0 },
+	KTEST(a_reader_is_killed_asleep),         KTEST(a_writer_is_killed_asleep),
+	KTEST(a_reader_is_killed_at_the_lock),    KTEST(an_end_waits_for_no_copy),
+	KTEST(one_that_waits_for_all_makes_room), KTEST(bytes_are_lent_for_one_call),
+	KTEST(an_urgent_byte_that_is_read_stays), KTEST(the_mark_goes_on),
+	KTEST(a_reader_runs_into_the_mark),       { 0 },
 };
 static const struct ktest_suite suite = { .name = "socket.waits", .cases = cases };
 KTEST_SUITE(suite);

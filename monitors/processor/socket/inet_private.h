@@ -98,11 +98,18 @@ void tcp_inherit(struct socket *child, struct socket *l, const struct inet_name 
 /* --- tcp_urgent.c --------------------------------------------------------------------- */
 
 /*
- * Append @m, the urgent byte; the caller frees what is returned, unless it is NULL, when it has let
- * go of the lock.
+ * The urgent byte of @m comes into the queue; the caller frees what is returned, which never was
+ * there, unless it is NULL, when it has let go of the lock.
  */
 struct sock_msg *tcp_urgent_push_locked(struct socket *s, struct sock_msg *m) __must_hold(&s->lock)
 	__must_check;
+/*
+ * The reader has found *@at, the first message, urgent. False: it reads it, as it is in line. True:
+ * it goes on with *@at as it is then, or with nothing: the byte is left out, and is gone unless it
+ * was only a look.
+ */
+bool tcp_urgent_leave_out(struct socket *s, struct sock_msg **at, bool peek)
+	__must_hold(&s->recv_lock);
 /* Is the next byte to be read the urgent one? SIOCATMARK. */
 bool tcp_urgent_is_next(struct socket *s);
 /* Bytes in front of it, or all if it is in line or there is none. FIONREAD. */

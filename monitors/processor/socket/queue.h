@@ -3,7 +3,8 @@
  * Messages and the queue of a socket.
  *
  * Invariants:	a message counts against the socket that sent it (socket.wmem) from its making to
- *		its end, if it has one, and against the memory that all sockets may take.
+ *		its end, if it has one, and against the memory that all sockets may take. As long as
+ *		the socket lives, only the holder of its recv_lock takes messages out of its queue.
  * Context:	sock_msg_make() and sock_msg_free() may sleep; the others are called with the
  *		socket's lock held.
  */
@@ -34,7 +35,8 @@ struct sock_msg {
 	uint32_t cost;           /* memory that it takes */
 	uint32_t len;            /* payload that is left */
 	uint32_t off;            /* read already, of a stream */
-	bool urgent;             /* TCP: its one byte is out of band: tcp_urgent.c */
+	bool urgent;             /* lock: TCP: its one byte is out of band: tcp_urgent.c */
+	bool in_line;            /* lock: TCP: and a reader copies it nevertheless */
 	struct sock_chunk *more; /* behind what lies in data[] */
 	struct sock_loan *loan;  /* it has the bytes, and data[] none; NULL: it has not */
 	uint32_t first;          /* bytes in data[], or of the loan */

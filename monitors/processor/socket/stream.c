@@ -257,19 +257,15 @@ static int take_some(struct socket *s, struct socket_msg *m, ssize_t *done, bool
 	while (msg && m->uio->left) {
 		const uint32_t n = (uint32_t)MIN((uint64_t)msg->len, m->uio->left);
 
-		if (*done && (msg->urgent || !continues(s, msg, m))) {
+		const bool urgent = READ_ONCE(msg->urgent);
+
+		if (*done && (urgent || !continues(s, msg, m))) {
 			*border = true;
 			return 0;
 		}
-		if (unlikely(msg->urgent) && !socket_option(s, SOCKET_OOBINLINE)) {
-			if (peek) {
-				msg = next_msg(s, msg);
-				if (!msg)
-					return -EAGAIN;
-			} else {
-				consume(s, msg, 1);
-				msg = first_msg(s);
-			}
+		if (unlikely(urgent) && tcp_urgent_leave_out(s, &msg, peek)) {
+			if (peek && !msg)
+				return -EAGAIN;
 			continue;
 		}
 		if (sock_msg_copy(msg, 0, n, m->uio) < n)
