@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from tessera_launcher.options import Published
+from tessera_launcher.plan import Command, again
 from tessera_launcher.publish import Monitor, Publisher, monitor_path
 
 WEB = Published("127.0.0.1", 8080, 80)
@@ -85,6 +86,23 @@ def test_a_machine_that_has_ended_keeps_none(tmp_path):
     old.end()
     moved(publisher(tmp_path, said, ended), "p1")
     assert len(new.commands) == 2 and said == [] and ended == []
+
+
+def test_ports_come_back_to_a_machine_that_is_started_again(tmp_path):
+    argv = ["qemu", "-netdev", "user,id=net0,hostfwd=tcp:127.0.0.1:8080-:80"]
+    command = again(Command("p0", argv, []), str(tmp_path), 2)
+    assert command.argv[2] == "user,id=net0"  # so it has none
+    said, ended = [], []
+    machine = FakeQemu(tmp_path, "p0")
+    ports = publisher(tmp_path, said, ended)
+    ports.started_again("p0")
+    moved(ports, "p0")
+    assert machine.commands == [
+        "hostfwd_add net0 tcp:127.0.0.1:8080-:80", "hostfwd_add net0 udp:0.0.0.0:53-:5353",
+    ]  # fmt: skip
+    ports.started_again("p1")  # another one: nothing is lost
+    moved(ports, "p0")
+    assert len(machine.commands) == 2 and said == [] and ended == []
 
 
 def test_a_machine_that_does_not_answer_ends(tmp_path, monkeypatch):

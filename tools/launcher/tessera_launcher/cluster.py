@@ -398,6 +398,7 @@ class Cluster:
         name = node.name
         old = next(c for c in self.plan.commands if c.name == name)
         words = self._known_members() if name == self._host else ""
+        self.publisher.started_again(name)
         command = planning.again(old, self.plan.run_dir, self._starts[name], words)
         self._write_secrets(node)
         ours, theirs = socket.socketpair()

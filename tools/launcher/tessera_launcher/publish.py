@@ -110,12 +110,23 @@ class Publisher:
         if self._ports:
             threading.Thread(target=self._move, daemon=True).start()
 
+    def started_again(self, name: str) -> None:
+        """The machine @name has ended, and another of that name will start: it has no ports before
+        it is the gateway. Any thread; may wait for ports that move.
+        """
+        with self._lock:
+            if self._at == name:
+                self._at = ""
+            if self._wanted == name:
+                self._wanted = ""
+
     def _move(self) -> None:
         with self._lock:
             name = self._wanted
-            if name == self._at:
+            if name in (self._at, ""):
                 return
-            self._leave(self._at)
+            if self._at:
+                self._leave(self._at)
             self._faults = self._come(name)
             self._at = name
         for port, why in self._faults.items():
