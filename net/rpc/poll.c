@@ -369,14 +369,15 @@ static void ring_unanswered(void)
 
 /*
  * The device ends the rest when something has come. True: it can, and the CPU has not used a core
- * of the host meanwhile, which the peer may need.
+ * of the host meanwhile, which the peer may need. No thread that wants the CPU is kept from it.
  */
 static bool rest(uint64_t left_ns)
 {
 	const uint64_t now = time_now_ns(), next = timer_next_ns();
 	const uint64_t most = next > now ? MIN(MIN(left_ns, next - now), REST_MAX_NS) : 0;
 
-	if (!rdma_wait(rpc_net.dev, most))
+	/* The last looks may have woken one. */
+	if (thread_waits_above(THREAD_PRIO_LOW) || !rdma_wait(rpc_net.dev, most))
 		return false;
 	counter_inc(&rpc_c_rests);
 	WRITE_ONCE(rpc_net.rests, true);

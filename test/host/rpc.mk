@@ -10,5 +10,7 @@ rpc-objs    := $(memverbs-objs) $(addprefix test/host/,rpc_nodes.o rpc_pair.o rp
 	rpc_lives_test.o rpc_datagram_test.o rpc_doors_test.o rpc_classes_test.o \
 	rpc_read_test.o)
 # rpc_lives_test.c does something between a submit's look at its peer and its slot.
-# rpc_classes_test.c says when a completion queue gives which completions, and events.
-rpc-libs    := -Wl,--wrap=rpc_peer_usable -Wl,--wrap=rdma_poll_cq -Wl,--wrap=rdma_arm_cq
+# rpc_classes_test.c says when a completion queue gives which completions, and events,
+# and sees when a CPU rests.
+rpc-libs    := -Wl,--wrap=rpc_peer_usable -Wl,--wrap=rdma_poll_cq -Wl,--wrap=rdma_arm_cq \
+	-Wl,--wrap=rdma_wait

@@ -552,6 +552,51 @@ void __wrap_rdma_arm_cq(struct rdma_cq *cq, bool solicited_only)
 		__atomic_add_fetch(&arms_withheld, 1, __ATOMIC_SEQ_CST);
 }
 
+static bool can_rest;  /* the device; it rests for no time */
+static int rests_kept; /* of a CPU that a thread waited for */
+
+bool __real_rdma_wait(struct rdma_device *dev, uint64_t ns);
+bool __wrap_rdma_wait(struct rdma_device *dev, uint64_t ns);
+
+bool __wrap_rdma_wait(struct rdma_device *dev, uint64_t ns)
+{
+	if (!can_rest)
+		return __real_rdma_wait(dev, ns);
+	rests_kept += thread_waits_above(THREAD_PRIO_LOW);
+	return true;
+}
+
+/* A message that the last look finds wakes a thread on this CPU. */
+static bool wakes_another(void *arg)
+{
+	int *nr_looks = arg;
+
+	if (++*nr_looks == 20)
+		__atomic_store_n(&shim_thread_waits, true, __ATOMIC_RELAXED);
+	return false;
+}
+
+static void rest_client(struct ktest *t)
+{
+	struct rpc_spin spin = { 0 };
+	int nr_looks = 0;
+
+	shim_bootparam_set("rpc.spin_us", "1000000");
+	join(t);
+	can_rest = true;
+	EXPECT_FALSE(t, rpc_poll_until(&spin, wakes_another, &nr_looks));
+	__atomic_store_n(&shim_thread_waits, false, __ATOMIC_RELAXED);
+	EXPECT_GE(t, nr_looks, 20);
+	EXPECT_GT(t, counter("rpc.rests"), 0);
+	EXPECT_EQ(t, rests_kept, 0);
+	sim_cmd("barrier 1 2");
+}
+
+static void nobody_waits_for_a_cpu_that_rests(struct ktest *t)
+{
+	by_class(t, rest_client);
+}
+
 /* Until the thread of @q waits for an event, and none has come. */
 static void wait_asleep(struct ktest *t, struct rpc_queue *q)
 {
@@ -626,12 +671,19 @@ static void a_barrier_drains_the_queue(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(a_held_class_holds_no_other),  KTEST(a_handler_delays_no_other_class),
-	KTEST(unless_there_is_one_queue),    KTEST(one_cpu_has_one_queue),
-	KTEST(long_requests_leave_the_poll), KTEST(neighbours_are_one_work_request),
-	KTEST(unless_nothing_is_merged),     KTEST(a_chain_ends_where_it_cannot_go_on),
-	KTEST(each_class_has_a_window),      KTEST(completion_says_who_polls),
-	KTEST(a_barrier_drains_the_queue),   { 0 },
+	KTEST(a_held_class_holds_no_other),
+	KTEST(a_handler_delays_no_other_class),
+	KTEST(unless_there_is_one_queue),
+	KTEST(one_cpu_has_one_queue),
+	KTEST(long_requests_leave_the_poll),
+	KTEST(neighbours_are_one_work_request),
+	KTEST(unless_nothing_is_merged),
+	KTEST(a_chain_ends_where_it_cannot_go_on),
+	KTEST(each_class_has_a_window),
+	KTEST(completion_says_who_polls),
+	KTEST(a_barrier_drains_the_queue),
+	KTEST(nobody_waits_for_a_cpu_that_rests),
+	{ 0 },
 };
 static const struct ktest_suite rpc_classes_suite = { .name = "rpc.classes", .cases = cases };
 KTEST_SUITE(rpc_classes_suite);
