@@ -413,7 +413,7 @@ static int sleep_far(struct epoll *ep, uint64_t deadline)
 
 	(void)rpc_poll_until(&ep->spin, need_not_sleep, &w);
 	err = sleep(ep, deadline);
-	if (!err)
+	if (!err || err == -ETIMEDOUT)
 		rpc_spin_waited(&ep->spin, time_now_ns() - start);
 	return err;
 }

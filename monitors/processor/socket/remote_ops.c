@@ -188,7 +188,7 @@ static int wait_room(struct socket *s, struct remote_conn *c, uint64_t least, ui
 	start = time_now_ns();
 	if (!rpc_poll_until(&c->room_spin, has_room, &room))
 		err = wait_event_interruptible_timeout(&s->wr_wait, has_room(&room), deadline);
-	if (!err)
+	if (!err || err == -ETIMEDOUT)
 		rpc_spin_waited(&c->room_spin, time_now_ns() - start);
 	return err ? socket_wait_error(err, READ_ONCE(s->sndtimeo_ns)) : 0;
 }

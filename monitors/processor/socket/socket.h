@@ -111,8 +111,8 @@ struct socket_ops {
 	void (*consumed)(struct socket *s);
 	/*
 	 * Both optional. A reader that would sleep calls the first, which polls for bytes for a
-	 * while; true: socket_may_receive(). When there are some, waited() is told how long that
-	 * took, with the time that the reader slept.
+	 * while; true: socket_may_receive(). When there are some, or the reader's time is over,
+	 * waited() is told how long that took, with the time that the reader slept.
 	 */
 	bool (*poll_for_bytes)(struct socket *s);
 	void (*waited)(struct socket *s, uint64_t ns);

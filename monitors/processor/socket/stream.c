@@ -165,7 +165,7 @@ static int wait_to_read(struct socket *s, uint64_t wanted, uint64_t deadline)
 						       deadline);
 	if (s->ops->poll_for_bytes)
 		say_wanted(s, 0);
-	if (s->ops->waited && !err)
+	if (s->ops->waited && (!err || err == -ETIMEDOUT))
 		s->ops->waited(s, time_now_ns() - start);
 	return err ? socket_wait_error(err, timeo) : 0;
 }
