@@ -2,11 +2,11 @@
 /*
  * lwIP's interfaces on network cards, and the thread that serves them.
  *
- * Flow:	tcpip_start() opens every card, when this node is to speak for its vNode. Then the
- *		thread polls those that have woken it and runs lwIP's timers; it sleeps until a card
- *		or the next timer wants it. A card's link
- *		that comes up starts DHCP and the address of its own; router advertisements bring
- *		IPv6 addresses. Nothing waits for any of this.
+ * Flow:	tcpip_start() makes the thread and opens every card, when this node is to speak for
+ *		its vNode. Then the thread polls those that have woken it and runs lwIP's timers; it
+ *		sleeps until a card or the next timer wants it. A card's link that comes up starts
+ *		DHCP and the address of its own; router advertisements bring IPv6 addresses. Nothing
+ *		waits for any of this.
  *		Received buffers become pbufs in place while a quarter of the card's pool is free,
  *		and are copied otherwise: a program that does not read cannot starve a card.
  * Locking:	stack_mutex, around each round of the thread; wake-ups come from interrupts without.
@@ -70,8 +70,9 @@ struct rx_pbuf {
 };
 static_assert(sizeof(struct rx_pbuf) <= NET_RXBUF_PRIVATE, "fits a receive buffer");
 
-static struct interface *interfaces; /* const after the thread's start */
-static bool is_started;              /* atomic: they are all there */
+static struct interface *interfaces; /* const once is_started */
+static bool is_started;              /* atomic: they are all there, and so is the thread */
+static bool has_failed;              /* atomic: no card can be opened */
 static bool is_silent;               /* atomic: tcpip_silence() */
 static unsigned int nr_interfaces;
 static struct waitqueue worker_wait = WAITQUEUE_INIT(worker_wait);
@@ -549,10 +550,16 @@ static bool take_wanted(void)
 	return __atomic_load_n(&worker_wanted, __ATOMIC_ACQUIRE);
 }
 
+static bool is_decided(void)
+{
+	return tcpip_is_present() || __atomic_load_n(&has_failed, __ATOMIC_ACQUIRE);
+}
+
 static void worker(void *arg)
 {
 	(void)arg;
-	for (;;) {
+	wait_event(&worker_wait, is_decided());
+	while (tcpip_is_present()) {
 		bool again = false;
 		uint32_t pause_ms;
 
@@ -572,15 +579,13 @@ static void worker(void *arg)
 	}
 }
 
-int tcpip_start(void)
+static int open_all(void)
 {
 	struct netdev *nd = NULL;
 	unsigned int nr = 0, nr_open = 0;
 	unsigned long flags;
 	uint8_t (*addrs)[16];
-	struct thread *t;
 
-	ASSERT(!tcpip_is_present());
 	while ((nd = netdev_next(nd)) != NULL)
 		nr++;
 	addrs = kcalloc(nr * OWN_PER_CARD, sizeof(*addrs));
@@ -597,12 +602,22 @@ int tcpip_start(void)
 		else
 			nr_open++;
 	}
-	if (!nr_open)
-		return -EIO;
-	__atomic_store_n(&is_started, true, __ATOMIC_RELEASE);
+	return nr_open ? 0 : -EIO;
+}
+
+int tcpip_start(void)
+{
+	struct thread *t;
+	int err;
+
+	ASSERT(!is_decided());
+	/* First: there is no way back from cards that send, and another node may have the part. */
 	t = thread_create("tcpip", worker, NULL);
 	if (IS_ERR(t))
 		return (int)PTR_ERR(t);
 	thread_detach(t);
-	return 0;
+	err = open_all();
+	__atomic_store_n(err ? &has_failed : &is_started, true, __ATOMIC_RELEASE);
+	wake_one(&worker_wait);
+	return err;
 }

@@ -303,6 +303,11 @@ static void start(struct ktest *t)
 		ASSERT_EQ(t, netdev_register(&card.nd), 0);
 		ASSERT_EQ(t, shim_initcalls_run(), 0);
 		EXPECT_TRUE(t, tcpip_has_cards() && !tcpip_is_present());
+		/* Nothing is begun without the thread: another node may be the gateway. */
+		shim_no_threads = true;
+		EXPECT_EQ(t, tcpip_start(), -ENOMEM);
+		shim_no_threads = false;
+		EXPECT_FALSE(t, tcpip_is_present() || card.nd.user || card.nd.link_up);
 		ASSERT_EQ(t, tcpip_start(), 0);
 		EXPECT_TRUE(t, tcpip_is_present());
 	}

@@ -46,7 +46,7 @@ struct tcpip_interface {
 bool tcpip_has_cards(void);
 /*
  * Open the cards and take addresses; before that they neither send nor answer anything. Once, from
- * one thread. -ENOMEM; -EIO: no card can be opened.
+ * one thread. -ENOMEM; -EIO: no card can be opened. After an error none is open.
  */
 int __must_check tcpip_start(void);
 /* No frame leaves from now on, and none is taken: another node has the address. Any context. */

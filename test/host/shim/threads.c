@@ -24,6 +24,7 @@
 _Thread_local unsigned int shim_preempt_depth;
 _Thread_local bool shim_in_interrupt;
 bool shim_thread_waits;
+bool shim_no_threads;
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(all_threads); /* all_lock */
@@ -124,7 +125,7 @@ struct thread *thread_create_stopped(const char *name, void (*fn)(void *arg), vo
 
 	(void)prio;
 	pthread_once(&self_once, make_key);
-	t = thread_new(name);
+	t = shim_no_threads ? NULL : thread_new(name);
 	if (!t)
 		return ERR_PTR(-ENOMEM);
 	t->fn = fn;

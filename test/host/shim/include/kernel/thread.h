@@ -79,6 +79,8 @@ void thread_detach(struct thread *t);
 
 /* The host has CPUs enough, unless a test says otherwise. */
 extern bool shim_thread_waits; /* atomic */
+/* There is no memory for another one. */
+extern bool shim_no_threads;
 static inline bool thread_waits_above(enum thread_prio prio)
 {
 	(void)prio;
