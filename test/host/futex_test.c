@@ -400,6 +400,13 @@ static void words_that_do_not_fit(struct ktest *t)
 	shim_user_bad(NULL, 0);
 }
 
+/* As an owner that ends lets go of a word: without the bucket's lock, between two looks at it. */
+static void let_go(uint32_t *at)
+{
+	shim_user_changed = NULL;
+	*at = FUTEX_OWNER_DIED | FUTEX_WAITERS;
+}
+
 /* A task that waits gets a mutex whose owner ends, and marks it; nothing is left of it. */
 static void owners_end(struct ktest *t)
 {
@@ -424,6 +431,11 @@ static void owners_end(struct ktest *t)
 	words[0] = FIRST_TID; /* it has ended */
 	(void)be_task(3);
 	EXPECT_EQ(t, futex_lock_pi(&w, 0, false), -ESRCH);
+	words[0] = FIRST_TID;
+	shim_user_changed = let_go; /* just after the word has been found */
+	EXPECT_EQ(t, futex_lock_pi(&w, 0, false), 0);
+	EXPECT_EQ(t, words[0], FUTEX_OWNER_DIED | (FIRST_TID + 3));
+	EXPECT_EQ(t, futex_unlock_pi(&w), 0);
 	EXPECT_EQ(t, shim_allocs_live(), allocs);
 }
 

@@ -200,6 +200,23 @@ static bool fits(const struct futex_pi *pi, uint32_t now)
 	return tid == pi->owner_tid;
 }
 
+/*
+ * @err, with which the owner of the word was asked for. -ESRCH: it ends, and has let go of its
+ * words just before, without the bucket's lock: LOOK_AGAIN if this is one of them.
+ */
+static int owner_error_locked(const struct try *t, uint32_t owner_tid, int err)
+	__must_hold(&t->b->lock)
+{
+	uint32_t now;
+
+	assert_spin_held(&t->b->lock);
+	if (err != -ESRCH)
+		return err;
+	if (get_user_u32(&now, (const void __user *)t->word->addr))
+		return -EFAULT;
+	return (now & FUTEX_TID_MASK) == owner_tid ? -ESRCH : LOOK_AGAIN;
+}
+
 /* @now names another task, for which nobody waits yet. */
 static int first_waiter_locked(struct try *t, uint32_t now, struct futex_pi **pi)
 	__must_hold(&t->b->lock)
@@ -215,7 +232,8 @@ static int first_waiter_locked(struct try *t, uint32_t now, struct futex_pi **pi
 		return err;
 	if (!t->owner)
 		return pid_from_vnr(t->owner_tid) == INIT_PID ? -EPERM : -ESRCH;
-	return make_locked(t, t->owner, t->owner_tid, pi);
+	err = make_locked(t, t->owner, t->owner_tid, pi);
+	return owner_error_locked(t, t->owner_tid, err);
 }
 
 /* 1: it is the task's; 0: it is to wait for *@pi. Else LOOK_AGAIN and as futex_lock_pi(). */
@@ -315,8 +333,10 @@ static int lock_or_wait(struct try *t, struct futex_pi_waiter *w, bool try)
 	spin_lock(&t->b->lock);
 	assert_spin_held(&t->b->lock);
 	err = try_locked(t, &pi);
-	if (!err)
-		err = try ? -EAGAIN : inherit_wait(&pi->lock, &w->w, w->task);
+	if (!err && try)
+		err = -EAGAIN;
+	else if (!err)
+		err = owner_error_locked(t, pi->owner_tid, inherit_wait(&pi->lock, &w->w, w->task));
 	if (!err)
 		w->pi = pi;
 	else if (pi)
@@ -478,6 +498,7 @@ static int move_locked(struct requeue *r, struct futex_pi *pi, int count)
 
 	assert_spin_held(&r->b1->lock);
 	assert_spin_held(&r->b2->lock);
+	assert_spin_held(&r->t.b->lock);
 	list_for_each_entry_safe(q, tmp, &r->b1->waiters, link) {
 		int err;
 
@@ -487,7 +508,9 @@ static int move_locked(struct requeue *r, struct futex_pi *pi, int count)
 			continue;
 		if (!may_move(r, q))
 			return -EINVAL;
-		err = inherit_wait(&pi->lock, &q->pi->w, q->pi->task);
+		/* If the owner ends nobody has been moved yet, or it would have handed it on. */
+		err = owner_error_locked(&r->t, pi->owner_tid,
+					 inherit_wait(&pi->lock, &q->pi->w, q->pi->task));
 		if (err)
 			return err;
 		list_del(&q->link);

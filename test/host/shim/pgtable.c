@@ -552,6 +552,8 @@ int put_user_u64(uint64_t val, void __user *dst)
 	return copy_to_user(dst, &val, sizeof(val));
 }
 
+void (*shim_user_changed)(uint32_t *at);
+
 int cmpxchg_user_u32(uint32_t *old, void __user *dst, uint32_t expect, uint32_t val)
 {
 	if (user_part((const void __force *)dst, sizeof(val)) < sizeof(val))
@@ -559,5 +561,7 @@ int cmpxchg_user_u32(uint32_t *old, void __user *dst, uint32_t expect, uint32_t 
 	__atomic_compare_exchange_n((uint32_t *)dst, &expect, val, false, __ATOMIC_SEQ_CST,
 				    __ATOMIC_SEQ_CST);
 	*old = expect;
+	if (shim_user_changed)
+		shim_user_changed((uint32_t *)dst);
 	return 0;
 }

@@ -26,6 +26,8 @@ extern unsigned int shim_nr_tlb_flushes;
 
 /* User accesses of the range fault from now on; length 0: none do. */
 void shim_user_bad(const void *start, size_t len);
+/* Called after each cmpxchg_user_u32() that found its word, unless NULL. */
+extern void (*shim_user_changed)(uint32_t *at);
 /* The next access of @page faults, which maps it. NULL: none does. */
 void shim_user_unmapped(const void *page);
 /* How many have, since then. */
