@@ -320,6 +320,23 @@ static void below_chroot(void)
 	show_dir("new");
 }
 
+/* Names in a mount that came along over the old root: its root is not at "/" any more. */
+static void below_old_root(void)
+{
+	CHECK(mount("new", "new", NULL, MS_BIND | MS_REC, NULL) == 0);
+	CHECK(mount("/proc", "new/proc", NULL, MS_BIND | MS_REC, NULL) == 0);
+	T(mount("d", "/", "devtmpfs", 0, NULL));
+	T(pivot("new", "new/old"));
+	T(mount("/f", "/old/null", NULL, MS_BIND, NULL));
+	count_mounts("/old/null");
+	T(unshare(CLONE_NEWNS));
+	count_mounts("/old/null");
+	T(mount("/old", "/d", NULL, MS_MOVE, NULL));
+	count_mounts("/d/null");
+	T(umount2("/d/null", 0));
+	T(umount2("/d", 0));
+}
+
 /* Others fork, and go in and out, while the root changes. */
 static void beside_others(void)
 {
@@ -496,6 +513,7 @@ int main(int argc, char **argv)
 	in_namespace("over itself", over_itself);
 	in_namespace("over itself at once", over_itself_at_once);
 	in_namespace("below chroot", below_chroot);
+	in_namespace("below old root", below_old_root);
 	in_namespace("beside others", beside_others);
 	in_namespace("moved", moved);
 	in_namespace("over root", over_root);

@@ -204,6 +204,21 @@ static int dev_readdir(struct inode *dir, uint64_t *pos, struct dir_sink *sink)
 	return 0;
 }
 
+static int dev_text(struct inode *inode, char *buf, size_t size)
+{
+	const struct dev *d = inode == &dev_root ? NULL : container_of(inode, struct dev, inode);
+
+	ASSERT(size);
+	buf[0] = '\0';
+	if (!d)
+		return 0;
+	if (strlen(d->name) + 2 > size)
+		return -EINVAL;
+	buf[0] = '/';
+	strlcpy(buf + 1, d->name, size - 1);
+	return 0;
+}
+
 static void dev_release(struct inode *inode)
 {
 	/* never: see the top */
@@ -215,6 +230,7 @@ static const struct inode_ops dev_dir_ops = {
 	.release = dev_release,
 	.lookup = dev_lookup,
 	.readdir = dev_readdir,
+	.text = dev_text,
 };
 
 static const struct inode_ops dev_ops = {
@@ -224,6 +240,7 @@ static const struct inode_ops dev_ops = {
 	.open = dev_open,
 	.setattr = dev_setattr,
 	.readlink = dev_readlink,
+	.text = dev_text,
 };
 
 static int dev_fs_root(const struct fs_type *type, struct inode **out)

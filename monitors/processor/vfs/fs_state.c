@@ -17,6 +17,7 @@
 #include "mount_private.h"
 
 struct mutex pivot_change = MUTEX_INIT(pivot_change, "pivot_root", RANK_PROCESS);
+static struct fs_state *followed; /* pivot_change: seen by pivot_root(), yet to be put */
 static struct spinlock users_lock = SPINLOCK_INIT("mounts.users", RANK_SPIN_MONITOR);
 
 /* @fs belongs to its namespace, which has it among its users. */
@@ -50,23 +51,39 @@ static struct fs_state *alloc_state(uint32_t umask, struct mounts *mounts)
 	return fs;
 }
 
+/* Has pivot_root() begun or ended since the namespace's turns were @turns? It is waited for. */
+static bool has_turned(const struct mounts *m, uint64_t turns)
+{
+	const uint64_t now = __atomic_load_n(&m->turns, __ATOMIC_SEQ_CST);
+
+	if (now == turns && !(now & 1))
+		return false;
+	mutex_lock(&pivot_change);
+	mutex_unlock(&pivot_change);
+	return true;
+}
+
 /* At "/" of @mounts. */
 static struct fs_state *state_at_root(uint32_t umask, struct mounts *mounts)
 {
 	struct fs_state *fs = alloc_state(umask, mounts);
+	struct path cwd;
+	uint64_t turns;
 
 	if (!fs)
 		return ERR_PTR(-ENOMEM);
-	lock_not_needed(&fs->lock, "no other task has it yet");
-	mounts_root_path(mounts, &fs->cwd);
-	fs->cwd.text = kstrdup("/");
-	if (!fs->cwd.text) {
-		path_put(&fs->cwd);
-		leave_mounts(fs);
-		mounts_put(mounts);
-		kmem_free(fs);
-		return ERR_PTR(-ENOMEM);
-	}
+	/* As fs_state_copy(): fs_states_follow() sees it by now. */
+	do {
+		turns = __atomic_load_n(&mounts->turns, __ATOMIC_SEQ_CST);
+		mounts_root_path(mounts, &cwd);
+		cwd.text = kstrdup("/");
+		if (!cwd.text) {
+			path_put(&cwd);
+			fs_state_put(fs);
+			return ERR_PTR(-ENOMEM);
+		}
+		fs_state_set_cwd(fs, &cwd);
+	} while (has_turned(mounts, turns));
 	return fs;
 }
 
@@ -80,18 +97,6 @@ struct fs_state *fs_state_create(uint32_t umask)
 struct fs_state *fs_state_enter(struct fs_state *from, struct mounts *m)
 {
 	return state_at_root(fs_state_umask(from), m);
-}
-
-/* Has pivot_root() begun or ended since the namespace's turns were @turns? It is waited for. */
-static bool has_turned(const struct mounts *m, uint64_t turns)
-{
-	const uint64_t now = __atomic_load_n(&m->turns, __ATOMIC_SEQ_CST);
-
-	if (now == turns && !(now & 1))
-		return false;
-	mutex_lock(&pivot_change);
-	mutex_unlock(&pivot_change);
-	return true;
 }
 
 struct fs_state *fs_state_copy(struct fs_state *from)
@@ -140,13 +145,42 @@ static void go_along(struct path *p, struct mount *to)
 	p->mnt = to;
 }
 
-void fs_states_follow(struct mounts *m, const struct mount *from, struct mount *to,
-		      struct fs_state **done)
+/* Put later what may be the last reference of @fs; one is enough for several pivot_root(). */
+static void put_later(struct fs_state *fs)
+{
+	assert_mutex_held(&pivot_change);
+	if (fs->is_followed) {
+		fs_state_put(fs); /* not the last one */
+		return;
+	}
+	fs->is_followed = true;
+	fs->next = followed;
+	followed = fs;
+}
+
+void fs_states_put_followed(void)
+{
+	for (;;) {
+		struct fs_state *fs;
+
+		mutex_lock(&pivot_change);
+		fs = followed;
+		if (fs) {
+			followed = fs->next;
+			fs->is_followed = false;
+		}
+		mutex_unlock(&pivot_change);
+		if (!fs)
+			return;
+		fs_state_put(fs);
+	}
+}
+
+void fs_states_follow(struct mounts *m, const struct mount *from, struct mount *to)
 {
 	struct list_head *at = &m->users;
 
 	assert_mutex_held(&pivot_change);
-	*done = NULL;
 	for (;;) {
 		struct fs_state *fs = NULL;
 
@@ -159,8 +193,7 @@ void fs_states_follow(struct mounts *m, const struct mount *from, struct mount *
 		spin_unlock(&users_lock);
 		if (at == &m->users)
 			return;
-		fs->next = *done;
-		*done = fs;
+		put_later(fs);
 		mutex_lock(&fs->lock);
 		if (is_place(&fs->root, from))
 			go_along(&fs->root, to);

@@ -92,7 +92,7 @@ static int locate(struct mounts *ns, const struct path *at, struct walk_result *
 {
 	const struct fs_cred kernel = { 0 };
 	char slash[] = "/", *text;
-	struct path dir = { .text = slash, .attr = { .mode = S_IFDIR } };
+	struct path dir = { .attr = { .mode = S_IFDIR } };
 	const struct walk_base base = { .cred = &kernel, .mounts = ns, .dir = &dir };
 	size_t len;
 	int err;
@@ -106,6 +106,7 @@ static int locate(struct mounts *ns, const struct path *at, struct walk_result *
 	dir.mnt = mount_base(at->mnt);
 	dir.inode = dir.mnt->root;
 	len = mount_copy_at(dir.mnt, text + FS_PATH_MAX);
+	dir.text = len ? text + FS_PATH_MAX : slash;
 	if (!err && strncmp(text, text + FS_PATH_MAX, len))
 		err = -ENOENT; /* it has been moved meanwhile */
 	len += text[len] == '/';
@@ -113,7 +114,6 @@ static int locate(struct mounts *ns, const struct path *at, struct walk_result *
 		err = at->inode == dir.inode && at->mnt == dir.mnt ? locate_over(at, res) : -ENOENT;
 	else if (!err)
 		err = path_walk_parent(&base, text + len, res);
-	kfree(text);
 	if (!err && res->name[0]) {
 		err = path_walk_last(&base, res);
 		if (!err && !same_file(&res->at, at))
@@ -121,6 +121,7 @@ static int locate(struct mounts *ns, const struct path *at, struct walk_result *
 		if (err)
 			walk_result_put(res);
 	}
+	kfree(text);
 	mount_put(dir.mnt);
 	return err;
 }
@@ -572,7 +573,7 @@ static int check_pivot(const struct pivot_request *r)
 	return mount_is_in(r->place.parent.mnt, mt) && mount_is_in(mt, root) ? 0 : -EINVAL;
 }
 
-static int pivot(struct pivot_request *r, struct fs_state **done)
+static int pivot(struct pivot_request *r)
 {
 	int err;
 
@@ -585,7 +586,7 @@ static int pivot(struct pivot_request *r, struct fs_state **done)
 				  r->place.name);
 	mutex_unlock(&mount_change);
 	if (!err)
-		fs_states_follow(r->ns, r->root.mnt, r->to.at.mnt, done);
+		fs_states_follow(r->ns, r->root.mnt, r->to.at.mnt);
 	__atomic_add_fetch(&r->ns->turns, 1, __ATOMIC_SEQ_CST);
 	mutex_unlock(&pivot_change);
 	return err;
@@ -594,7 +595,6 @@ static int pivot(struct pivot_request *r, struct fs_state **done)
 /* Once: -EAGAIN when the table has changed since the paths were looked up. */
 static int pivot_once(const struct syscall_args *args, struct pivot_request *r)
 {
-	struct fs_state *done = NULL;
 	int err;
 
 	r->changes = READ_ONCE(r->ns->changes);
@@ -611,17 +611,12 @@ static int pivot_once(const struct syscall_args *args, struct pivot_request *r)
 	else if (!err)
 		r->no_place = locate(r->ns, &r->old.at, &r->place);
 	if (!err)
-		err = pivot(r, &done);
+		err = pivot(r);
 	walk_result_put(&r->to);
 	walk_result_put(&r->old);
 	walk_result_put(&r->place);
 	path_put(&r->root);
-	while (done) {
-		struct fs_state *fs = done;
-
-		done = fs->next;
-		fs_state_put(fs);
-	}
+	fs_states_put_followed();
 	return err;
 }
 

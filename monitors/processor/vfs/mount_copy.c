@@ -130,14 +130,22 @@ static int tell_file_root(struct mount *mt, const struct path *from)
 	return mt->file_root ? 0 : -ENOMEM;
 }
 
-/* The path of the directory that the copy of @from will be in. ERR_PTR(-ENOMEM, -ENAMETOOLONG) */
+/*
+ * The path of the directory that the copy of @from will be in. ERR_PTR(-ENOMEM, -ENAMETOOLONG);
+ * -EINVAL: @from is not in its parent.
+ */
 static char *dir_text(const struct mount *from)
 {
-	const char *at = from->parent->at, *rest = from->at + (at[1] ? strlen(at) : 0);
-	const size_t rest_len = from->name[0] ? (size_t)(strrchr(from->at, '/') - rest) : 0;
-	char *text = kmalloc(FS_PATH_MAX);
-	size_t len;
+	const char *at = from->parent->at;
+	const size_t at_len = at[1] ? strlen(at) : 0;
+	const char *rest = from->at + at_len, *name = strrchr(from->at, '/');
+	size_t len, rest_len;
+	char *text;
 
+	if (strncmp(from->at, at, at_len) || (from->name[0] && name < rest))
+		return ERR_PTR(-EINVAL);
+	rest_len = from->name[0] ? (size_t)(name - rest) : 0;
+	text = kmalloc(FS_PATH_MAX);
 	if (!text)
 		return ERR_PTR(-ENOMEM);
 	len = mount_copy_at(from->parent->twin, text);

@@ -41,10 +41,43 @@ static void spot_put(struct mount_spot *spot)
 	*spot = (struct mount_spot){ 0 };
 }
 
+/* A path of a mount point, so that others can be appended. */
+static const char *head_of(const char *at)
+{
+	return at[1] ? at : "";
+}
+
+/* @path without that of @parent, both as they are before any change. NULL: it is not in there. */
+static const char *rest_in(const char *path, const struct mount *parent)
+{
+	const char *head = head_of(parent->at);
+	const size_t len = strlen(head);
+
+	path = head_of(path);
+	return strncmp(path, head, len) || (path[len] && path[len] != '/') ? NULL : path + len;
+}
+
+/*
+ * The canonical path of @dir, in which a mount will be, or over which: that of its mount, as the
+ * file system may not know its own. -EINVAL: the path that is known is not in its mount.
+ */
+static int text_of(const struct path *dir, bool over, char *buf)
+{
+	int err;
+
+	if (over) {
+		if (!mount_copy_at(dir->mnt, buf))
+			strlcpy(buf, "/", FS_PATH_MAX);
+		return 0;
+	}
+	err = path_text(dir, buf);
+	return err || rest_in(buf, dir->mnt) ? err : -EINVAL;
+}
+
 int mount_spot_make(struct mount_spot *spot, const struct path *dir, const char *name)
 {
 	char *buf = kmalloc(FS_PATH_MAX);
-	int err = buf ? path_text(dir, buf) : -ENOMEM;
+	int err = buf ? text_of(dir, !name[0], buf) : -ENOMEM;
 
 	*spot = (struct mount_spot){ .parent = dir->mnt };
 	ASSERT(dir->mnt && (name[0] || dir->inode == dir->mnt->root));
@@ -77,12 +110,6 @@ int mount_spot_make(struct mount_spot *spot, const struct path *dir, const char 
 
 /* --- what comes along ---------------------------------------------------------------- */
 
-/* A path of a mount point, so that others can be appended. */
-static const char *head_of(const char *at)
-{
-	return at[1] ? at : "";
-}
-
 /* Where it is to be, of a mount that goes elsewhere itself; NULL: it stays in its parent. */
 static const struct mount_spot *spot_of(const struct mount_change *c, const struct mount *mt)
 {
@@ -93,29 +120,20 @@ static const struct mount_spot *spot_of(const struct mount_change *c, const stru
 	return NULL;
 }
 
-/* @path without the path of @parent, as both are before the change. */
-static const char *rest_in(const char *path, const struct mount *parent)
-{
-	const char *head = head_of(parent->at);
-	const size_t len = strlen(head);
-
-	path = head_of(path);
-	BUG_ON(strncmp(path, head, len) != 0);
-	return path + len;
-}
-
 struct texts {
 	struct mount_change *c;
 	size_t room;
 };
 
-/* @mt at @rest of the mount whose new path is @head. */
+/* @mt at @rest of the mount whose new path is @head. -EINVAL: it is NULL. */
 static int add_text(struct texts *t, struct mount *mt, const char *head, const char *rest)
 {
 	struct mount_change *c = t->c;
-	const size_t len = strlen(head), rest_len = strlen(rest);
+	const size_t len = strlen(head), rest_len = rest ? strlen(rest) : 0;
 	char *at;
 
+	if (!rest)
+		return -EINVAL;
 	if (c->nr_texts == t->room) {
 		const size_t room = t->room ? 2 * t->room : 16;
 		struct mount_text *more = krealloc(c->texts, room * sizeof(*more));

@@ -154,11 +154,11 @@ int mount_pivot(struct mounts *ns, struct mount *mt, struct mount *root, const s
 		const char *name) __must_check;
 /*
  * Every user of @m that is at the root of @from, by its root or its working directory, is at that
- * of @to from here on. Under pivot_change. *@done: each fs_state, by next, for the caller to put
- * without it.
+ * of @to from here on. Under pivot_change; fs_states_put_followed() comes after it.
  */
-void fs_states_follow(struct mounts *m, const struct mount *from, struct mount *to,
-		      struct fs_state **done);
+void fs_states_follow(struct mounts *m, const struct mount *from, struct mount *to);
+/* Put what all calls of that have seen, and may be the last to have; without pivot_change. */
+void fs_states_put_followed(void);
 /* Everything goes from the namespace. */
 void mounts_clear(struct mounts *ns, struct list_head *gone);
 /* Put what those two have taken out; without mount_change, for file systems may go. */

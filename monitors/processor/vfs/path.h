@@ -188,6 +188,7 @@ struct fs_state {
 	struct mounts *mounts; /* const */
 	struct list_head user; /* fs_state.c's lock: of those of @mounts */
 	struct fs_state *next; /* pivot_change: of those that it has seen */
+	bool is_followed;      /* the same: it is one of those */
 	struct mutex lock;
 	struct path root __guarded_by(&lock); /* empty: that of the mounts */
 	struct path cwd __guarded_by(&lock);
