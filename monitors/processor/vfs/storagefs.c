@@ -10,9 +10,9 @@
  * Invariants:	a table leads from a handle to the inode that is in use, so a file has one inode
  *		here, so mount points and locks are found by the inode's address.
  *		A directory's path is good: a rename of this processor changes the paths of the
- *		inodes in use, and a look-up that a rename overtook is made again. After a rename
- *		in doubt the paths that it may have changed are not known, until a walk from
- *		elsewhere comes to those inodes.
+ *		inodes in use, all at once, and a look-up that a rename overtook is made again.
+ *		After a rename in doubt the paths that it may have changed are not known, until a
+ *		walk from elsewhere comes to those inodes.
  * Locking:	moves_lock (RANK_MONITOR), one change of paths at a time; then table.lock
  *		(RANK_SPIN_FS), which guards the buckets and paths. Neither is held across a
  *		message.
@@ -370,11 +370,12 @@ static struct storage_inode *collect(const struct storage_fs *fs, const char *fr
 }
 
 /* @si was at @from or @to, or below. Without memory its path is not known any more. */
-static void set_moved(struct storage_inode *si, const char *from, const char *to)
+static void prepare_move(struct storage_inode *si, const char *from, const char *to)
 {
 	char *old = path_of(si), *text = NULL;
 	const char *rest, *back;
 
+	si->moves = false;
 	if (PTR_ERR(old) == -ENOENT)
 		return;
 	if (!IS_ERR(old)) {
@@ -388,43 +389,65 @@ static void set_moved(struct storage_inode *si, const char *from, const char *to
 		if (!rest && !back)
 			return; /* a walk has found it elsewhere meanwhile */
 	}
+	si->moved_path = text;
+	si->moves = true;
+}
+
+/*
+ * Each inode of @list gets the path that is prepared for it, and all at once: a look-up takes the
+ * path that it begins at and those where it ends, and ".." would pass a root whose path is older or
+ * newer than its own. The references of @list are dropped.
+ */
+static void move_all(struct storage_inode *list, bool dirs)
+{
+	struct storage_inode *si, *next;
+
+	ASSERT(mutex_is_mine(&moves_lock));
 	spin_lock(&table.lock);
-	old = si->path;
-	si->path = text;
+	table.moves += dirs;
+	for (si = list; si; si = si->moving) {
+		if (si->moves) {
+			char *old = si->path;
+
+			si->path = si->moved_path;
+			si->moved_path = old;
+		}
+	}
 	spin_unlock(&table.lock);
-	kmem_free(old);
+	for (si = list; si; si = next) {
+		next = si->moving;
+		kmem_free(si->moved_path);
+		si->moved_path = NULL;
+		inode_put(&si->inode);
+	}
 }
 
 void storagefs_moved(const struct storage_fs *fs, const char *from, const char *to, bool exchange,
 		     bool dirs)
 {
-	struct storage_inode *si, *next;
+	struct storage_inode *list;
 
 	mutex_lock(&moves_lock);
-	for (si = collect(fs, from, exchange ? to : NULL, dirs); si; si = next) {
-		next = si->moving;
-		set_moved(si, from, to);
-		inode_put(&si->inode);
-	}
+	list = collect(fs, from, exchange ? to : NULL, dirs);
+	for (struct storage_inode *si = list; si; si = si->moving)
+		prepare_move(si, from, to);
+	move_all(list, dirs);
 	mutex_unlock(&moves_lock);
 }
 
 void storagefs_lost(const struct storage_fs *fs, const char *from, const char *to, bool dirs)
 {
-	struct storage_inode *si, *next;
-	char *old;
+	struct storage_inode *list;
 
 	mutex_lock(&moves_lock);
-	for (si = collect(fs, from, to, dirs); si; si = next) {
-		next = si->moving;
-		spin_lock(&table.lock);
-		old = si->path;
-		si->path = NULL;
+	list = collect(fs, from, to, dirs);
+	spin_lock(&table.lock);
+	for (struct storage_inode *si = list; si; si = si->moving) {
+		si->moves = true;
 		si->lost = true;
-		spin_unlock(&table.lock);
-		kmem_free(old);
-		inode_put(&si->inode);
 	}
+	spin_unlock(&table.lock);
+	move_all(list, dirs);
 	mutex_unlock(&moves_lock);
 }
 

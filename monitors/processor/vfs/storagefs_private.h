@@ -29,6 +29,8 @@ struct storage_inode {
 	bool lost;                    /* table lock: a rename in doubt took its path once */
 	uint32_t leaving;             /* table lock: removals of a name of it that are under way */
 	struct storage_inode *moving; /* of storagefs_moved(), under its mutex */
+	char *moved_path;             /* the same: the path that it gets; then the one it had */
+	bool moves;                   /* the same: it gets one */
 	struct storage_inode *next;   /* queue of files whose use ends */
 };
 
