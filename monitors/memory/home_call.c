@@ -166,12 +166,30 @@ int home_munmap(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 }
 
 /* As Linux: what stands before a hole is changed, then the hole is an error. */
+static int protect_locked(struct memory *m, struct home_space *as, const struct pm_range_req *req,
+			  struct pm_range_rep *rep) __must_hold(&as->mutex)
+{
+	const uint64_t end = req->addr + req->len;
+	uint64_t until;
+	int err = 0;
+
+	assert_mutex_held(&as->mutex);
+	until = area_mapped_until(&as->map, req->addr, end);
+	if (until > req->addr)
+		err = span_protect(m, as, req->addr, until, req->prot);
+	if (err)
+		return err;
+	if (until < end)
+		return -ENOMEM;
+	rep->addr = req->addr;
+	reply_range(m, as, req->addr, end, rep);
+	return 0;
+}
+
 int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *req,
 		  struct pm_range_rep *rep)
 {
 	struct home_space *as = home_space_lock(m, req->aspace, proc, SPACE_MAPPED);
-	const uint64_t end = req->addr + req->len;
-	uint64_t until;
 	int err;
 
 	reply_init(rep);
@@ -179,19 +197,8 @@ int home_mprotect(struct memory *m, uint32_t proc, const struct pm_range_req *re
 		return (int)PTR_ERR(as);
 	assert_mutex_held(&as->mutex);
 	err = home_lease_protect(m, as, req, rep);
-	if (err != -ENOMEM)
-		goto out;
-	err = 0;
-	until = area_mapped_until(&as->map, req->addr, end);
-	if (until > req->addr)
-		err = span_protect(m, as, req->addr, until, req->prot);
-	if (!err && until < end)
-		err = -ENOMEM;
-	if (!err) {
-		rep->addr = req->addr;
-		reply_range(m, as, req->addr, end, rep);
-	}
-out:
+	if (err == -ENOMEM) /* without a lease */
+		err = protect_locked(m, as, req, rep);
 	home_space_unlock(as);
 	return err;
 }

@@ -97,8 +97,8 @@ void lease_protect(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot,
  */
 bool lease_is_reserved(struct aspace *as, vaddr_t start, uint64_t len, struct lease_part *part);
 /*
- * The home has made a lease of *part, in which nothing has been: it is mapped with @part->prot, up
- * to @until with @prot. @fresh is used up. The range is blocked.
+ * The home has made a lease of *part, which keeps its pages: it is mapped with @part->prot, up to
+ * @until with @prot. Both parts have bytes; @fresh is used up. The range is blocked.
  */
 void lease_adopt(struct aspace *as, const struct lease_part *part, vaddr_t until, uint32_t prot,
 		 struct vma *fresh[2]);
