@@ -10,9 +10,9 @@ def test_an_end_is_seen_when_it_has_been_dealt_with(tmp_path):
     """restart() starts a node anew as soon as it sees that the old machine has ended: what the
     I/O thread says about the old one must not end the new one.
     """
-    nodes = [types.SimpleNamespace(name=n, role=r, node=i)
+    nodes = [types.SimpleNamespace(name=n, role=r, node=i, publish=[])
              for i, (n, r) in enumerate([("s0", "storage"), ("p1", "processor")])]  # fmt: skip
-    plan = types.SimpleNamespace(nodes=nodes, log_dir=str(tmp_path))
+    plan = types.SimpleNamespace(nodes=nodes, log_dir=str(tmp_path), run_dir=str(tmp_path))
     it = cluster.Cluster(plan, stays=True)
     it.ready_at = 1.0
     it._channels = {n.name: types.SimpleNamespace(hello=None, ready=1) for n in nodes}
