@@ -120,7 +120,7 @@ def test_the_clock_is_right_when_the_machine_is_stopped_while_it_is_measured():
 
 
 @pytest.mark.skipif("ubsan" not in BUILD.name and not os.environ.get("TEST_LONG"),
-                    reason="make test runs it on the UBSan build")  # fmt: skip
+                    reason="make test-long runs it on the UBSan build")  # fmt: skip
 def test_short_set_on_4_cpus(pool, programs, texts):
     cluster = pool.get(*FOUR)
     for kind in KINDS:
