@@ -371,6 +371,8 @@ void sock_queue_purge(struct socket *s)
 {
 	struct sock_msg *m;
 
+	/* A reader knows a message between two sections of the lock. */
+	ASSERT(READ_ONCE(s->dead) || mutex_is_mine(&s->recv_lock));
 	do {
 		spin_lock(&s->lock);
 		sock_queue_release_locked(s);

@@ -91,7 +91,10 @@ struct sock_msg *sock_queue_first_locked(const struct socket *s) __must_hold(&s-
  * come back. recv_lock is held.
  */
 void sock_queue_own(struct socket *s) __must_hold(&s->recv_lock);
-/* All messages are dropped. No lock held; the caller sees to it that none come after. */
+/*
+ * All messages are dropped. recv_lock is held, or the socket is dead: it has no readers then. The
+ * caller sees to it that none come after.
+ */
 void sock_queue_purge(struct socket *s);
 
 /* Bytes that messages of all sockets take, for tests and /proc/net/sockstat. */

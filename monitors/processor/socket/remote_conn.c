@@ -317,7 +317,9 @@ static void finish_failed(struct remote_conn *c)
 	if (c->kind->forget)
 		c->kind->forget(s);
 	/* The peer may have sent bytes before it refused: no later connection has them. */
+	mutex_lock(&s->recv_lock);
 	sock_queue_purge(s);
+	mutex_unlock(&s->recv_lock);
 	spin_lock(&s->lock);
 	if (s->remote_conn == c && !s->dead) {
 		s->remote_conn = NULL;
