@@ -295,6 +295,14 @@ def test_icount_is_for_the_selected_node():
     assert "tcg,thread=multi" in out["m0"] and "-icount" not in out["m0"]
 
 
+def test_a_clock_of_instructions_gets_a_long_lease():
+    """Heartbeats are as slow as its clock; another length may be given."""
+    assert "cluster.lease_ms" not in commands()["s0"]
+    assert "cluster.lease_ms=600000" in commands("--icount", "processor")["s0"]
+    out = commands("--icount", "processor", "--append", "storage:cluster.lease_ms=20000")["s0"]
+    assert out.index("cluster.lease_ms=600000") < out.index("cluster.lease_ms=20000")
+
+
 def test_shuffle_is_repeatable_and_shuffles():
     orders = set()
     for seed in range(20):

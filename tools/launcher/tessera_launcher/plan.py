@@ -37,6 +37,10 @@ SEED_BYTES = 32
 MOUNTS = "mounts"  # a boot parameter of processors
 WRITABLE = "storage.writable"  # a boot parameter
 STABLE = "storage.stable"  # another
+LEASE = "cluster.lease_ms"  # of the managers' node
+# A node whose clock counts instructions is five to ten times slower than the others' time, and its
+# heartbeats with it; on a busy machine much more.
+ICOUNT_LEASE_MS = 600000
 STANDBY = "gateway.standby"  # a boot parameter of processors
 NVME = "nvme.timeout"  # one that a kernel with the driver knows
 DISK_DEVICES = {
@@ -127,6 +131,8 @@ def node_list(o: Options, writable: tuple[bool, ...] = ()) -> list[NodePlan]:
         params = [f"node={i + 1}", f"rendezvous=lid:{first_storage + 1}"]
         if i == first_storage:
             params.append(f"cluster=p{o.processors},m{o.memories},s{o.storages}")
+            if o.icount:
+                params.append(f"{LEASE}={ICOUNT_LEASE_MS}")
         if role == "storage" and any(writable[i - first_storage : i - first_storage + 1]):
             params.append(f"{WRITABLE}=1")
             if o.name:  # of a cluster that stays, where it may be started again
