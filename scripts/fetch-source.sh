@@ -62,6 +62,8 @@ if [ ! -f "$out/.complete" ]; then
 	rm -rf "$out"
 	mkdir "$out"
 	tar -C "$out" --strip-components=1 --touch -xf "$file"
+	# Some sources have lines that end in CR LF: patches need not.
+	find "$out" -name '*.[ch]' -exec sed -i 's/\r$//' {} +
 	for patch in "$patches"/*.patch; do
 		[ -e "$patch" ] || continue
 		# Not "git apply" inside of another repository: it would skip ignored folders.

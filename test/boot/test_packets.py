@@ -40,6 +40,7 @@ ECHO, ENDS, CLOSED = 7000, 7001, 7002
 SECONDS = float(os.environ.get("PACKET_SECONDS", "600"))
 SEED = int(os.environ.get("PACKET_SEED", str(random.SystemRandom().randrange(1 << 32))))
 RETRANSMIT_S = 15.0  # within which a lost segment comes again
+FORGETS_S = 180.0  # a connection that has ended is known for two minutes
 QUIET_S = 1.0  # in which nothing comes that should not
 _ports = iter(range(20000, 60000))
 
@@ -375,3 +376,5 @@ def test_malformed_frames(wire):
     stats = wire.running.stats()["p0"]
     print(f"tcpip.memory was {before} bytes, and is {stats['tcpip.memory']}", flush=True)
     assert stats["tcpip.no_memory"] == 0
+    # All that the frames have left comes to its end: handshakes, fragments, connections.
+    wait_for(lambda: wire.running.stats()["p0"]["tcpip.memory"] <= before, FORGETS_S)

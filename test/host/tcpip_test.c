@@ -4,6 +4,7 @@
  * its own address, so that the stack talks to itself; it may lose, double and delay frames.
  */
 #include <drivers/netdev.h>
+#include <kernel/counter.h>
 #include <kernel/mutex.h>
 #include <kernel/thread.h>
 #include <lib/byteorder.h>
@@ -626,6 +627,95 @@ static void groups_are_joined(struct ktest *t)
 	tcpip_port_close(p);
 }
 
+/* --- a router that never answers ------------------------------------------------------ */
+
+#define UNANSWERED 40u
+
+static uint64_t stack_memory(void)
+{
+	uint64_t bytes = 0;
+
+	(void)counter_find("tcpip.memory", &bytes);
+	return bytes;
+}
+
+/* Router @n says that it is one; it does not say its hardware address. */
+static void announce_router(uint8_t n)
+{
+	uint8_t f[14 + 40 + 16] = {
+		[0] = 0x33,
+		0x33,
+		0,
+		0,
+		0,
+		1,
+		2,
+		0,
+		0,
+		0,
+		0,
+		9,
+		0x86,
+		0xdd, /* Ethernet */
+		[14] = 0x60,
+		[19] = 16,
+		[20] = 58,
+		[21] = 255,
+		[22] = 0xfe,
+		[23] = 0x80, /* from fe80::n */
+		[38] = 0xff,
+		[39] = 2,
+		[53] = 1,   /* to ff02::1 */
+		[54] = 134, /* an advertisement, of half an hour */
+		[60] = 1800 >> 8,
+		[61] = 1800 & 0xff,
+	};
+	uint32_t sum = 16 + 58;
+	unsigned long flags;
+
+	f[37] = n;
+	for (size_t i = 22; i < sizeof(f); i += 2)
+		sum += (uint32_t)(f[i] << 8 | f[i + 1]);
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	f[56] = (uint8_t)(~sum >> 8);
+	f[57] = (uint8_t)~sum;
+	flags = spin_lock_irqsave(&card.lock);
+	push_frame(new_frame(f, sizeof(f)));
+	spin_unlock_irqrestore(&card.lock, flags);
+	card.nd.user->wake(&card.nd, 0);
+}
+
+/*
+ * Packets to a router whose hardware address nobody tells wait for it: a few, and not for as long
+ * as the router says that it lives.
+ */
+static void a_router_that_never_answers_keeps_nothing(struct ktest *t)
+{
+	const struct tcpip_name any = { .port = 54 };
+	const struct tcpip_name to = { .addr = { 0x20, 1, 0x0d, 0xb8, [15] = 9 }, .port = 9 };
+	static struct box box;
+	static uint8_t bytes[1000];
+	uint64_t before, most = 0;
+	struct tcpip_port *p;
+
+	start(t);
+	ASSERT_EQ(t, tcpip_port_open(&any, on_datagram, &box, &p), 0);
+	EXPECT_EQ(t, tcpip_port_send(p, &to, bytes, sizeof(bytes)), -ENETUNREACH);
+	WAIT_FOR(t, stack_memory() > 0);
+	before = stack_memory();
+	announce_router(2);
+	WAIT_FOR(t, tcpip_port_send(p, &to, bytes, sizeof(bytes)) == 0);
+	for (unsigned int i = 1; i < UNANSWERED; i++) {
+		EXPECT_EQ(t, tcpip_port_send(p, &to, bytes, sizeof(bytes)), 0);
+		most = MAX(most, stack_memory());
+	}
+	EXPECT_GT(t, most, before);
+	EXPECT_LE(t, most, before + 5 * 2048);
+	WAIT_FOR(t, stack_memory() <= before);
+	tcpip_port_close(p);
+}
+
 static const struct ktest_case tcpip_cases[] = {
 	KTEST(an_address_by_dhcp),
 	KTEST(bytes_arrive),
@@ -636,6 +726,7 @@ static const struct ktest_case tcpip_cases[] = {
 	KTEST(nobody_answers),
 	KTEST(datagrams_arrive),
 	KTEST(groups_are_joined),
+	KTEST(a_router_that_never_answers_keeps_nothing),
 	{ 0 },
 };
 static const struct ktest_suite tcpip_suite = { .name = "net.tcpip", .cases = tcpip_cases };
