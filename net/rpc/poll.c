@@ -13,8 +13,9 @@
  *		idle CPU, it spins as long as the next request usually takes to come, at most
  *		rpc.serve_spin_us.  While callers poll by themselves and none waits for an
  *		asynchronous call, it puts off arming by rpc.lazy_us, which saves
- *		an interrupt per call.  Otherwise it arms, polls once more and sleeps: an idle
- *		node uses no CPU.  The messages that a batch of completions causes share one
+ *		an interrupt per call; a timer looks whether they still do, and wakes it when
+ *		none has polled for that long.  Otherwise it arms, polls once more and sleeps:
+ *		an idle node uses no CPU.  The messages that a batch of completions causes share one
  *		doorbell per connection, at the end of the batch.
  *		A late reply (rpc_reply_late()) is posted without a doorbell: the next message of
  *		its session brings it along. If none comes, the queue's timer wakes the net thread,
@@ -47,7 +48,7 @@
 #include <mm/slab.h>
 
 #define POLL_BUDGET      256 /* completions before other threads get a turn */
-#define LAZY_PERIODS_MAX 8ul /* of rpc.lazy_us, while somebody polls without an end */
+#define LAZY_PERIODS_MAX 8   /* of rpc.lazy_us, while somebody polls without an end */
 
 /* --- doorbells that wait ------------------------------------------------------------------ */
 
@@ -555,7 +556,7 @@ static bool serve_spin(struct rpc_queue *q, uint64_t since)
 
 /*
  * Waiters polled by themselves since we last looked at their @activity, and nothing else needs the
- * interrupt.
+ * interrupt. Also in the interrupt of the queue's timer.
  */
 static bool may_be_lazy(struct rpc_queue *q, const uint32_t *activity, uint32_t *seen)
 {
@@ -564,6 +565,25 @@ static bool may_be_lazy(struct rpc_queue *q, const uint32_t *activity, uint32_t 
 
 	*seen = now;
 	return (lazy || atomic_read(&q->nr_readers)) && rpc_tune.lazy_us;
+}
+
+static void lazy_timer_set(struct rpc_queue *q)
+{
+	timer_set(&q->lazy_timer, time_after_ns(rpc_tune.lazy_us * NSEC_PER_USEC));
+}
+
+/* Interrupt context: a thread that is woken costs more, so it sleeps on while others poll. */
+static void on_lazy_timer(void *arg)
+{
+	struct rpc_queue *q = arg;
+
+	if (++q->lazy_periods < LAZY_PERIODS_MAX &&
+	    may_be_lazy(q, q->lazy_activity, q->lazy_seen)) {
+		lazy_timer_set(q);
+		return;
+	}
+	atomic_set_release(&q->lazy_over, 1);
+	wake_one(&q->event_wq);
 }
 
 static bool event_taken(struct rpc_queue *q)
@@ -578,14 +598,27 @@ static bool may_go_on(struct rpc_queue *q, bool *woken)
 	return *woken || atomic_read(&q->late_due);
 }
 
+/* Sleep without the interrupt, until nobody has polled for a while. */
+static void sleep_lazily(struct rpc_queue *q, const uint32_t *activity, uint32_t *seen, bool *woken)
+{
+	counter_inc(&rpc_c_lazy_sleeps);
+	q->lazy_activity = activity;
+	q->lazy_seen = seen;
+	q->lazy_periods = 0;
+	atomic_set(&q->lazy_over, 0);
+	lazy_timer_set(q);
+	wait_event(&q->event_wq, may_go_on(q, woken) || atomic_read(&q->lazy_over));
+	(void)timer_cancel(&q->lazy_timer);
+}
+
 static void net_main(void *arg)
 {
 	struct rpc_queue *q = arg;
 	uint32_t seen_waiters = 0, seen_readers = 0, seen_served = 0;
 	uint64_t served_ns = 0;
 	bool woken = false; /* by an event, since the last look */
-	uint64_t lazy_periods = 1;
-	bool lazy;
+	const uint32_t *activity;
+	uint32_t *seen;
 
 	if (rpc_net.nr_queue_cpus > 1)
 		thread_pin(q->cpu);
@@ -606,20 +639,16 @@ static void net_main(void *arg)
 			if (serve_spin(q, served_ns))
 				continue;
 			/* Requests come: only those who poll for them do without the interrupt. */
-			lazy = may_be_lazy(q, &q->reader_activity, &seen_readers);
+			activity = &q->reader_activity;
+			seen = &seen_readers;
 		} else {
-			lazy = may_be_lazy(q, &q->waiter_activity, &seen_waiters);
+			activity = &q->waiter_activity;
+			seen = &seen_waiters;
 		}
-		if (lazy) {
-			const uint64_t ns = lazy_periods * rpc_tune.lazy_us * NSEC_PER_USEC;
-
-			counter_inc(&rpc_c_lazy_sleeps);
-			(void)wait_event_timeout(&q->event_wq, may_go_on(q, &woken),
-						 time_after_ns(ns));
-			lazy_periods = MIN(2 * lazy_periods, LAZY_PERIODS_MAX);
+		if (may_be_lazy(q, activity, seen)) {
+			sleep_lazily(q, activity, seen, &woken);
 			continue;
 		}
-		lazy_periods = 1;
 		queue_arm(q);
 		if (poll_some(q))
 			continue;
@@ -664,6 +693,7 @@ static int queue_create(struct rpc_queue *q, uint32_t classes, const char *name,
 	q->request_gap_ns = 2 * rpc_tune.serve_spin_us * NSEC_PER_USEC;
 	waitqueue_init(&q->event_wq);
 	timer_init(&q->late_timer, on_late_timer, q);
+	timer_init(&q->lazy_timer, on_lazy_timer, q);
 	q->cq = rdma_cq_create(rpc_net.dev, nr_cqe, cpu, cq_event, q);
 	if (IS_ERR(q->cq))
 		return (int)PTR_ERR(q->cq);

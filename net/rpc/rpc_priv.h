@@ -540,6 +540,13 @@ struct rpc_queue {
 	atomic_t nr_readers;      /* that are in it now: each arms the queue if it polls in vain */
 	atomic_t nr_async;        /* outstanding calls without a waiting thread */
 
+	/* The net thread sleeps without the interrupt; it sets these before it sets the timer. */
+	const uint32_t *lazy_activity; /* one of the two above */
+	uint32_t *lazy_seen;           /* the net thread's; while the timer is set: the timer's */
+	uint32_t lazy_periods;         /* the same */
+	atomic_t lazy_over;            /* it is to wake */
+	struct timer lazy_timer;
+
 	/* Late replies: see poll.c */
 	atomic_t nr_late;       /* sessions that have some */
 	uint64_t late_since_ns; /* atomic: since when there are any */

@@ -670,6 +670,46 @@ static void a_barrier_drains_the_queue(struct ktest *t)
 	shim_bootparam_set("rpc.lazy_us", "500");
 }
 
+static bool at_once(void *arg)
+{
+	return ++*(int *)arg % 8 == 0;
+}
+
+/*
+ * Readers that always win keep the queue from being armed. When the last one has gone its way, the
+ * queue is armed two periods later, however long that went on.
+ */
+static void winners_client(struct ktest *t)
+{
+	const uint64_t period_ns = 100 * NSEC_PER_MSEC;
+	struct rpc_spin spin = { 0 };
+	struct rpc_queue *q;
+	uint64_t since;
+	int nr = 0;
+
+	shim_bootparam_set("rpc.lazy_us", "100000");
+	shim_bootparam_set("rpc.spin_us", "1000000");
+	join(t);
+	q = queue_of(RPC_CLASS_DEMAND);
+	ASSERT_TRUE(t, q != NULL);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	for (int i = 0; i < 5000 && atomic_read(&q->armed); i++)
+		usleep(1000);
+	for (since = time_now_ns(); time_now_ns() - since < 17 * period_ns / 2;)
+		EXPECT_TRUE(t, rpc_poll_until(&spin, at_once, &nr));
+	since = time_now_ns();
+	for (int i = 0; i < 5000 && !atomic_read(&q->armed); i++)
+		usleep(1000);
+	EXPECT_LT(t, time_now_ns() - since, 4 * period_ns);
+	EXPECT_EQ(t, echo(1, RPC_CLASS_DEMAND, 8), 0);
+	sim_cmd("barrier 1 2");
+}
+
+static void a_queue_is_armed_after_the_last_reader(struct ktest *t)
+{
+	by_class(t, winners_client);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(a_held_class_holds_no_other),
 	KTEST(a_handler_delays_no_other_class),
@@ -683,6 +723,7 @@ static const struct ktest_case cases[] = {
 	KTEST(completion_says_who_polls),
 	KTEST(a_barrier_drains_the_queue),
 	KTEST(nobody_waits_for_a_cpu_that_rests),
+	KTEST(a_queue_is_armed_after_the_last_reader),
 	{ 0 },
 };
 static const struct ktest_suite rpc_classes_suite = { .name = "rpc.classes", .cases = cases };
