@@ -36,6 +36,7 @@ struct ext4_op {
 	unsigned int nr_inodes;
 	bool recorded;  /* the change's id */
 	bool room;      /* it brings a name for which room is kept: rooms.c */
+	bool whole;     /* its steps need no more than it began with: no new transaction */
 	uint32_t taken; /* blocks of that room */
 };
 
@@ -230,6 +231,10 @@ int __must_check ext4_zero_part(struct ext4_op *op, struct ext4_inode *in, uint6
 int __must_check ext4_truncate(struct ext4_op *op, struct ext4_inode *in, uint64_t size);
 /* Free an inode without names.  @op holds its lock. */
 int __must_check ext4_evict(struct ext4_op *op, struct ext4_inode *in);
+/* Is @in not open, and so little that the transaction that takes its last name can free it? */
+bool ext4_goes_at_once(struct ext4_inode *in);
+/* Do that, within EXT4_CREDITS_NAMES; @in is no orphan. */
+int __must_check ext4_evict_at_once(struct ext4_op *op, struct ext4_inode *in);
 
 /* inline_write.c */
 int __must_check ext4_inline_to_blocks(struct ext4_op *op, struct ext4_inode *in);
@@ -287,7 +292,10 @@ int __must_check ext4_link_room(const struct ext4_inode *in);
 /* A subdirectory came, or went. */
 void ext4_dir_link(struct ext4_inode *dir);
 void ext4_dir_unlink(struct ext4_inode *dir);
-/* @in lost a name in @dir; with its last one it becomes an orphan.  Writes @in, not @dir. */
+/*
+ * @in lost a name in @dir; with its last one it becomes an orphan, or goes at once.  Writes @in,
+ * but not @dir.
+ */
 int __must_check ext4_drop_link(struct ext4_op *op, struct ext4_inode *dir, struct ext4_inode *in);
 
 /* namei.c, rename.c, write.c, promise.c, fallocate.c, setattr.c: as <fs/fs.h> says. */

@@ -406,6 +406,8 @@ int ext4_drop_link(struct ext4_op *op, struct ext4_inode *dir, struct ext4_inode
 		in->nlink--;
 	}
 	ext4_inode_touch(op, in, false);
+	if (!in->nlink && ext4_goes_at_once(in))
+		return ext4_evict_at_once(op, in);
 	if (!in->nlink)
 		err = become_orphan(op, in);
 	return err ? err : ext4_inode_write(op, in);
@@ -467,7 +469,7 @@ int ext4_unlink(struct ext4_inode *dir, const char *name, size_t len, bool is_rm
 				    (struct ext4_inode *const[]){ dir, in }, 2);
 		if (!err) {
 			err = unlink_it(&op, dir, name, len, in, is_rmdir);
-			unused = !err && !in->nlink && !in->open;
+			unused = !err && in->orphan && !in->open;
 			err = ext4_op_end(&op, in, err);
 		}
 		if (unused)

@@ -126,6 +126,10 @@ int ext4_op_big_step(struct ext4_op *op, struct ext4_inode *in, uint32_t credits
 {
 	int err;
 
+	if (op->whole) {
+		ASSERT(ext4_credits_left(op->h) >= credits);
+		return 0;
+	}
 	if (ext4_op_more(op, credits))
 		return 0;
 	err = ext4_inode_write(op, in);

@@ -290,7 +290,7 @@ static int rename_once(struct rename *r, const struct fs_change *ch)
 		err = rename_it(r);
 		ext4_place_put(&r->old_place);
 		ext4_place_put(&r->new_place);
-		unused = !err && r->target && !r->target->nlink && !r->target->open;
+		unused = !err && r->target && r->target->orphan && !r->target->open;
 		err = ext4_op_end(&r->op, r->in, err);
 	}
 	if (unused)

@@ -16,6 +16,7 @@
 #include <mm/slab.h>
 
 #include "ext4_write.h"
+#include "extent_priv.h"
 
 int ext4_zero_part(struct ext4_op *op, struct ext4_inode *in, uint64_t from, uint64_t to)
 {
@@ -145,10 +146,60 @@ static bool has_blocks(const struct ext4_inode *in)
 	return false;
 }
 
-int ext4_evict(struct ext4_op *op, struct ext4_inode *in)
+bool ext4_goes_at_once(struct ext4_inode *in)
+{
+	const struct ext4_extent_header *root = (const void *)in->iblock;
+
+	/* One that failed to be truncated may still be on the list. */
+	if (ext4_is_dir(in) || in->open || in->orphan || in->file_acl)
+		return false;
+	if (!has_blocks(in))
+		return true;
+	if ((in->mode & S_IFMT) != S_IFREG || !(in->flags & EXT4_FL_EXTENTS) || check_map(in, 0))
+		return false;
+	/* One step, of blocks of two groups at most. */
+	return !le16_to_cpu(root->depth) &&
+	       (!ext4_node_entries(root) ||
+		(ext4_node_entries(root) == 1 &&
+		 extent_len(extents_of(root)) <= in->fs->blocks_per_group));
+}
+
+/* Its blocks are free, and it is on no list: free the inode. */
+static int free_inode(struct ext4_op *op, struct ext4_inode *in)
 {
 	struct ext4_inode_disk *d = (void *)in->raw;
 	const struct fs_time now = ext4_op_now(op);
+	int err;
+
+	/* A number as small as an inode's would look like a link of the list of orphans. */
+	d->dtime = cpu_to_le32((uint32_t)MAX(now.sec, (int64_t)op->fs->nr_inodes + 1));
+	err = ext4_inode_write(op, in);
+	return err ? err : ext4_ifree(op, in);
+}
+
+int ext4_evict_at_once(struct ext4_op *op, struct ext4_inode *in)
+{
+	int err = 0;
+
+	ASSERT(!in->nlink && !in->orphan && !in->open && !in->gone);
+	WRITE_ONCE(op->fs->delayed, op->fs->delayed - in->delayed);
+	WRITE_ONCE(in->delayed, 0);
+	if (has_blocks(in)) {
+		in->size = 0;
+		op->whole = true;
+		err = ext4_map_remove(op, in, 0, (uint64_t)UINT32_MAX + 1);
+		op->whole = false;
+	}
+	if (!err)
+		err = free_inode(op, in);
+	if (err)
+		return err;
+	ext4_inode_forget(in);
+	return 0;
+}
+
+int ext4_evict(struct ext4_op *op, struct ext4_inode *in)
+{
 	int err = 0;
 
 	ASSERT(!in->nlink && in->orphan && !in->gone);
@@ -174,11 +225,7 @@ int ext4_evict(struct ext4_op *op, struct ext4_inode *in)
 	if (err)
 		return err;
 	in->orphan = false;
-	/* A number as small as an inode's would look like a link of the list of orphans. */
-	d->dtime = cpu_to_le32((uint32_t)MAX(now.sec, (int64_t)op->fs->nr_inodes + 1));
-	err = ext4_inode_write(op, in);
-	if (!err)
-		err = ext4_ifree(op, in);
+	err = free_inode(op, in);
 	if (err)
 		return err;
 	list_del(&in->orphan_link);

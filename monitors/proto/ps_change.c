@@ -233,8 +233,8 @@ int ps_make_req_decode(uint16_t opcode, const void *buf, size_t len, struct ps_m
 
 CODEC_NAMED(ps_link_req, PS_LINK_REQ)
 
-#define PS_REMOVE_REQ(F)                                                                         \
-	F(change, change), F(some, dir), F(some, victim), F(u16, name_len), F(zero16, reserved), \
+#define PS_REMOVE_REQ(F)                                                                       \
+	F(change, change), F(some, dir), F(some, victim), F(u16, name_len), F(flag16, unused), \
 		F(zero32, reserved2)
 
 CODEC_NAMED(ps_remove_req, PS_REMOVE_REQ)
@@ -249,6 +249,8 @@ CODEC_NAMED(ps_remove_req, PS_REMOVE_REQ)
 static bool rename_req_is_valid(const struct ps_rename_req *r)
 {
 	if (r->flags & ~(uint32_t)PS_RENAME_ALL)
+		return false;
+	if ((r->flags & PS_RENAME_UNUSED) && !r->target.node)
 		return false;
 	if (r->flags & PS_RENAME_EXCHANGE)
 		return r->flags == PS_RENAME_EXCHANGE && r->target.node;

@@ -80,9 +80,12 @@ static ssize_t sample_link(void)
 
 static ssize_t sample_remove(void)
 {
-	static const struct ps_remove_req req = {
-		.change = CHANGE, .dir = DIR, .victim = FILE_, .name_len = 3, .name = "abc"
-	};
+	static const struct ps_remove_req req = { .change = CHANGE,
+						  .dir = DIR,
+						  .victim = FILE_,
+						  .unused = true,
+						  .name_len = 3,
+						  .name = "abc" };
 
 	return ps_remove_req_encode(&req, buf, sizeof(buf));
 }
@@ -93,7 +96,7 @@ static const struct ps_rename_req rename_req = {
 	.to_dir = DIR,
 	.source = FILE_,
 	.target = FILE_2,
-	.flags = PS_RENAME_WHITEOUT,
+	.flags = PS_RENAME_WHITEOUT | PS_RENAME_UNUSED,
 	.from_len = 3,
 	.from = "abc",
 	.to_len = 4,
@@ -369,10 +372,12 @@ static const struct rejection {
 	{ "link", AT(link_req, file), 8, 0 },
 	{ "link", NAME(link_req) + 1, 1, '/' },
 	{ "remove", AT(remove_req, victim), 8, 0 },
-	{ "remove", AT(remove_req, reserved), 2, 1 },
-	{ "rename", AT(rename_req, flags), 4, 8 },
-	{ "rename", AT(rename_req, flags), 4, 1 }, /* NOREPLACE, and something to replace */
-	{ "rename", AT(rename_req, flags), 4, 6 }, /* EXCHANGE and WHITEOUT */
+	{ "remove", AT(remove_req, reserved2), 4, 1 },
+	{ "remove", AT(remove_req, unused), 2, 2 },
+	{ "rename", AT(rename_req, flags), 4, 16 },
+	{ "rename", AT(rename_req, flags), 4, 10 }, /* UNUSED, and EXCHANGE */
+	{ "rename", AT(rename_req, flags), 4, 1 },  /* NOREPLACE, and something to replace */
+	{ "rename", AT(rename_req, flags), 4, 6 },  /* EXCHANGE and WHITEOUT */
 	{ "rename", AT(rename_req, source), 8, 0 },
 	{ "rename", NAME(rename_req) + 3, 1, '/' },
 	{ "removed", AT(removed_rep, reserved), 4, 1 },

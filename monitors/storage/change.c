@@ -49,6 +49,7 @@ struct op {
 	const struct storage_peer *from;
 	uint32_t vnode; /* of the directory or file that is changed, and so of the answer */
 	struct fs_cred cred;
+	bool unused; /* what loses its last name goes at once: its client does not use it */
 	struct fs_change ch;
 	struct fs_place place, to_place; /* what ch refers to */
 	uint8_t *reply;                  /* RECORD_REPLY_MAX bytes */
@@ -328,14 +329,25 @@ static void forget_name(struct op *op, const struct fs_inode *dir, const struct 
 	pathindex_touch(op->st->index, s.ino);
 }
 
-/* Keep what has no name left for the client, and say so. */
+/* Before @in may lose its last name: as held_begin(), or NULL when the client does not use it. */
+static struct held *hold(struct op *op, struct fs_inode *in)
+{
+	return op->unused ? NULL : held_begin(&op->st->held, in, op->from);
+}
+
+/*
+ * Keep what has no name left for the client, and say so. If the client does not use the file, that
+ * may have been held for it before: a file without a name gets one by PS_LINK.
+ */
 static ssize_t removed(struct op *op, struct fs_inode *in, struct held *h)
 {
 	struct fs_stat s;
 
 	fs_inode_stat(in, &s);
+	if (op->unused && !s.nlink)
+		held_drop(&op->st->held, op->from, s.ino, s.gen);
 	/* A directory has no contents that anybody could go on reading. */
-	if (!s.nlink && (s.mode & S_IFMT) != S_IFDIR)
+	if (h && !s.nlink && (s.mode & S_IFMT) != S_IFDIR)
 		held_add(h);
 	else
 		held_cancel(h);
@@ -351,7 +363,7 @@ static ssize_t remove_from(struct op *op, const struct ps_remove_req *r, struct 
 
 	if (IS_ERR(victim))
 		return PTR_ERR(victim);
-	h = held_begin(&op->st->held, victim, op->from);
+	h = hold(op, victim);
 	err = IS_ERR(h) ? (int)PTR_ERR(h) : check_found(op, victim, &r->victim);
 	if (!err)
 		err = check_remove(op, dir, victim, op->opcode == PS_RMDIR);
@@ -482,7 +494,7 @@ static ssize_t rename_found(struct op *op, struct rename_op *m)
 {
 	const struct ps_rename_req *r = m->r;
 	const bool replaces = m->target && !(r->flags & PS_RENAME_EXCHANGE);
-	struct held *h = replaces ? held_begin(&op->st->held, m->target, op->from) : NULL;
+	struct held *h = replaces ? hold(op, m->target) : NULL;
 	int err = IS_ERR(h) ? (int)PTR_ERR(h) : check_rename(op, m);
 
 	if (!err)
@@ -689,6 +701,13 @@ static const struct change_kind *find_kind(uint16_t opcode)
 	return NULL;
 }
 
+/* Does the client not use what loses a name?  No client can use a directory without one. */
+static bool is_unused(uint16_t opcode, const union change_req *req)
+{
+	return opcode == PS_RMDIR || (opcode == PS_UNLINK && req->remove.unused) ||
+	       (opcode == PS_RENAME && (req->rename.flags & PS_RENAME_UNUSED));
+}
+
 static struct fs_time time_now(void)
 {
 	const uint64_t ns = time_real_ns();
@@ -710,7 +729,7 @@ static ssize_t answer_again(struct op *op, const struct change_kind *kind,
 	if (IS_ERR(in))
 		in = NULL; /* it is gone, as was asked */
 	/* The earlier life held what has no name for the client, and this one has forgotten. */
-	ret = in && !is_dir(in) ? held_again(&op->st->held, in, op->from) : 0;
+	ret = in && !op->unused && !is_dir(in) ? held_again(&op->st->held, in, op->from) : 0;
 	if (!ret)
 		ret = kind->removes ? reply_removed(op, in) : in ? reply_attr(op, in) : -ESTALE;
 	if (in)
@@ -767,6 +786,7 @@ ssize_t storage_change(struct storage *st, uint16_t opcode, const struct storage
 		.place = &op.place,
 		.to_place = &op.to_place,
 	};
+	op.unused = is_unused(opcode, &req);
 	rec = record_begin(&st->records, from, &req.change, answer, &ret);
 	if (rec) {
 		ret = run_change(&op, kind, &req);

@@ -779,6 +779,44 @@ static void start_again(struct rig *r)
 	grace_init(&r->st.grace, true);
 }
 
+static int remove_unused(struct rig *r, const char *name, const struct proto_file *victim)
+{
+	const struct ps_remove_req req = { .change = next_change(r),
+					   .dir = root,
+					   .victim = *victim,
+					   .unused = true,
+					   .name = name,
+					   .name_len = (uint16_t)strlen(name) };
+	const ssize_t ret = sent(r, PS_UNLINK, ps_remove_req_encode(&req, r->body, CAP));
+
+	return ret < 0 ? (int)ret : 0;
+}
+
+static void what_is_not_used_goes_at_once(struct ktest *t)
+{
+	struct rig *r = rig_new();
+	struct proto_attr f, g;
+
+	ASSERT_TRUE(t, r);
+	memfs_journal(r->st.fs);
+	ASSERT_EQ(t, make(r, &root, "f", 0100644, &f), 0);
+	ASSERT_EQ(t, make(r, &root, "g", 0100644, &g), 0);
+	ASSERT_EQ(t, add_link(r, &f.file, &root, "l"), 0);
+	EXPECT_EQ(t, remove_unused(r, "f", &g.file), -EAGAIN);
+	ASSERT_EQ(t, remove_unused(r, "f", &f.file), 0);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 2u); /* it has a name left */
+	ASSERT_EQ(t, move(r, &root, "g", &g.file, &root, "l", &f.file, PS_RENAME_UNUSED), 0);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 1u);
+	ASSERT_EQ(t, remove_unused(r, "l", &g.file), 0);
+	EXPECT_EQ(t, held_count(&r->st.held), 0u);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 0u);
+	/* As it was not held, nor is it when the node is started again. */
+	start_again(r);
+	EXPECT_EQ(t, repeat(r), (ssize_t)sizeof(struct ps_removed_rep_wire));
+	EXPECT_EQ(t, held_count(&r->st.held), 0u);
+	rig_free(r);
+}
+
 static void declared_files_outlive_a_start_again(struct ktest *t)
 {
 	struct proto_attr declared, repeated, forgotten, tmp;
@@ -932,6 +970,7 @@ static const struct ktest_case change_cases[] = {
 	KTEST(records_are_bounded),
 	KTEST(after_a_restart_the_journal_knows),
 	KTEST(a_file_without_names_is_held_for_its_user),
+	KTEST(what_is_not_used_goes_at_once),
 	KTEST(one_client_does_not_fill_the_table),
 	KTEST(declared_files_outlive_a_start_again),
 	KTEST(nothing_is_held_for_one_that_has_left),

@@ -285,8 +285,8 @@ $b mount -o remount,rw / && $b rm /work/written* && echo back
 
 
 # Requests to the storage node that one operation takes, and how many more may be those of the
-# program's start. Answers to look-ups are kept; an unlinked file's end of use is told.
-REQUESTS = {"create": 1, "stat": 0, "rename": 1, "unlink": 2}
+# program's start. Answers to look-ups are kept; an unlink says that no program uses the file.
+REQUESTS = {"create": 1, "stat": 0, "rename": 1, "unlink": 1}
 NR_NAMES = 200
 OF_A_START = 60
 

@@ -44,8 +44,10 @@ static struct fs_cred user;
 static struct {
 	unsigned int lose_answers; /* of the next changes; each time the node is restarted */
 	unsigned int kill_renames; /* of the next, which are done, the callers are killed */
-	unsigned int nr_calls, nr_closed;
+	unsigned int nr_calls, nr_closed, nr_dropped;
 	bool mapped;             /* every file is */
+	bool has_lines;          /* every file has */
+	void (*unlinks)(void);   /* before the next PS_UNLINK is served */
 	bool keeps;              /* the processor may keep names */
 	void (*meanwhile)(void); /* after the next look-up was done, before it is answered */
 } net;
@@ -134,12 +136,16 @@ static ssize_t serve(struct storage *server, uint16_t opcode, const void *body, 
 
 static int call_once(const struct rpc_call *call)
 {
-	void (*meanwhile)(void) = net.meanwhile;
+	void (*meanwhile)(void) = net.meanwhile, (*unlinks)(void) = net.unlinks;
 	ssize_t ret;
 
 	if (call->peer != NODE && call->peer != DATA)
 		return -EHOSTUNREACH;
 	net.nr_calls++;
+	if (call->opcode == PS_UNLINK && unlinks) {
+		net.unlinks = NULL;
+		unlinks();
+	}
 	ret = serve(call->peer == DATA ? &data : &st, call->opcode, call->body, call->body_len,
 		    call->reply, call->reply_max);
 	if ((call->opcode == PS_LOOKUP || call->opcode == PS_FIND) && meanwhile) {
@@ -202,7 +208,18 @@ struct object *object_file_get(const struct file_attr *attr)
 
 bool object_file_drop(const struct file_id *file)
 {
+	net.nr_dropped++;
 	return !net.mapped;
+}
+
+bool object_file_is_idle(const struct file_id *file)
+{
+	return !net.mapped;
+}
+
+bool object_file_is_known(const struct file_id *file)
+{
+	return net.mapped || net.has_lines;
 }
 
 bool dir_emit(struct dir_sink *sink, const char *name, size_t len, uint64_t ino, uint8_t type,
@@ -587,6 +604,111 @@ static void an_open_file_outlives_its_name(struct ktest *t)
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before + 1);
 }
 
+static void an_unused_file_goes_with_its_name(struct ktest *t)
+{
+	struct inode *other;
+
+	setup(t);
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, NULL), 0);
+	net.has_lines = true;
+	ASSERT_EQ(t, remove_path("/f"), 0);
+	drain();
+	EXPECT_EQ(t, net.nr_dropped, 1u);
+	EXPECT_EQ(t, net.nr_closed, 0u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+	net.has_lines = false;
+	/* An exchange takes no name from a file. */
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, make("/b", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, rename_path("/a", "/b", true), 0);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before + 2);
+	/* One that a rename replaces: used, and then not. */
+	other = get("/b");
+	ASSERT_FALSE(t, IS_ERR(other));
+	ASSERT_EQ(t, rename_path("/a", "/b", false), 0);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before + 2);
+	inode_put(other);
+	drain();
+	EXPECT_EQ(t, net.nr_closed, 1u);
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, rename_path("/a", "/b", false), 0);
+	drain();
+	EXPECT_EQ(t, net.nr_closed, 1u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before + 1);
+	/* A refused removal changes nothing; a lost answer is no other one. */
+	user.uid = user.gid = 1000;
+	EXPECT_EQ(t, remove_path("/b"), -EACCES);
+	user.uid = user.gid = 0;
+	EXPECT_EQ(t, exists("/b"), 0);
+	net.lose_answers = 1;
+	EXPECT_EQ(t, remove_path("/b"), 0);
+	EXPECT_EQ(t, net.lose_answers, 0u);
+	drain();
+	EXPECT_EQ(t, net.nr_closed, 1u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+}
+
+static void remove_it(void)
+{
+	(void)!remove_path("/f");
+}
+
+/* The answer of a look-up names a file that has gone: no program may get it. */
+static void a_file_that_goes_meanwhile_is_looked_for_again(struct ktest *t)
+{
+	setup(t);
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, NULL), 0);
+	keep_names();
+	net.meanwhile = remove_it;
+	EXPECT_EQ(t, exists("/f"), -ENOENT);
+	EXPECT_FALSE(t, net.meanwhile);
+	drain();
+	EXPECT_EQ(t, net.nr_closed, 0u);
+}
+
+static struct {
+	struct work work;
+	struct workqueue *wq;
+	int err;
+} looker;
+
+static void look(struct work *w)
+{
+	looker.err = exists("/f");
+}
+
+static void look_for_it(void)
+{
+	(void)work_queue(looker.wq, &looker.work);
+}
+
+/* One that comes to the file while it is being removed waits for that. */
+static void a_look_up_waits_for_a_removal(struct ktest *t)
+{
+	setup(t);
+	looker.wq = workqueue_create("looker", 1);
+	ASSERT_FALSE(t, IS_ERR(looker.wq));
+	work_init(&looker.work, look);
+	looker.err = 1;
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, NULL), 0);
+	net.unlinks = look_for_it;
+	EXPECT_EQ(t, remove_path("/f"), 0);
+	EXPECT_FALSE(t, net.unlinks);
+	(void)workqueue_flush(looker.wq, WAIT_FOREVER);
+	EXPECT_EQ(t, looker.err, -ENOENT);
+	/* It fails: then it is there. */
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, NULL), 0);
+	memfs_fail(st.fs, -ENOSPC);
+	net.unlinks = look_for_it;
+	EXPECT_EQ(t, remove_path("/f"), -ENOSPC);
+	(void)workqueue_flush(looker.wq, WAIT_FOREVER);
+	EXPECT_EQ(t, looker.err, 0);
+	memfs_fail(st.fs, 0);
+	EXPECT_EQ(t, remove_path("/f"), 0);
+	drain();
+	workqueue_destroy(looker.wq);
+}
+
 static void a_file_without_a_name_may_get_one(struct ktest *t)
 {
 	const struct new_inode how = { .name = "#", .len = 1, .mode = S_IFREG | 0600 };
@@ -817,6 +939,9 @@ static const struct ktest_case files_cases[] = {
 	KTEST(a_file_without_a_name_may_get_one),
 	KTEST(attributes_change),
 	KTEST(extended_attributes_are_kept),
+	KTEST(an_unused_file_goes_with_its_name),
+	KTEST(a_file_that_goes_meanwhile_is_looked_for_again),
+	KTEST(a_look_up_waits_for_a_removal),
 	KTEST(an_open_file_outlives_its_name),
 	KTEST(mounts_are_told),
 	KTEST(a_rename_stays_in_its_file_system),
@@ -844,6 +969,9 @@ KEPT(a_lost_answer_does_nothing_twice)
 KEPT(a_file_without_a_name_may_get_one)
 KEPT(attributes_change)
 KEPT(extended_attributes_are_kept)
+KEPT(an_unused_file_goes_with_its_name)
+KEPT(a_file_that_goes_meanwhile_is_looked_for_again)
+KEPT(a_look_up_waits_for_a_removal)
 KEPT(an_open_file_outlives_its_name)
 KEPT(mounts_are_told)
 KEPT(a_rename_stays_in_its_file_system)
@@ -880,9 +1008,16 @@ static void each_operation_costs_its_change(struct ktest *t)
 	EXPECT_EQ(t, COST(exists("/d/f")), 0u);
 	EXPECT_EQ(t, exists("/d/f"), -ENOENT);
 	EXPECT_EQ(t, exists("/d/g"), 0);
-	inode_put(file);
-	/* The end of its use is the second one. */
-	EXPECT_EQ(t, COST((remove_path("/d/g"), drain(), 0)), 2u);
+	/* The end of its use is one more. */
+	EXPECT_EQ(t, COST(remove_path("/d/g")), 1u);
+	EXPECT_EQ(t, COST((inode_put(file), drain(), 0)), 1u);
+	/* One that no program uses ends with its name. */
+	EXPECT_EQ(t, COST(make("/d/g", S_IFREG | 0644, NULL)), 1u);
+	EXPECT_EQ(t, COST((remove_path("/d/g"), drain(), 0)), 1u);
+	ASSERT_EQ(t, make("/d/g", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, make("/d/f", S_IFREG | 0644, NULL), 0);
+	EXPECT_EQ(t, COST((rename_path("/d/f", "/d/g", false), drain(), 0)), 1u);
+	EXPECT_EQ(t, COST((remove_path("/d/g"), drain(), 0)), 1u);
 	EXPECT_EQ(t, COST(exists("/d/g")), 0u);
 	EXPECT_EQ(t, exists("/d/g"), -ENOENT);
 	EXPECT_EQ(t, COST(remove_path("/d")), 1u);
@@ -1094,6 +1229,9 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(a_file_without_a_name_may_get_one_with_kept_names),
 	KTEST(attributes_change_with_kept_names),
 	KTEST(extended_attributes_are_kept_with_kept_names),
+	KTEST(an_unused_file_goes_with_its_name_with_kept_names),
+	KTEST(a_file_that_goes_meanwhile_is_looked_for_again_with_kept_names),
+	KTEST(a_look_up_waits_for_a_removal_with_kept_names),
 	KTEST(an_open_file_outlives_its_name_with_kept_names),
 	KTEST(mounts_are_told_with_kept_names),
 	KTEST(a_rename_stays_in_its_file_system_with_kept_names),

@@ -155,6 +155,12 @@ int storage_call(uint32_t to, uint16_t opcode, const void *body, size_t len, voi
 	return -EIO;
 }
 
+int storage_call_to_end(uint32_t to, uint16_t opcode, const void *body, size_t len, void *reply,
+			size_t max)
+{
+	return -EIO;
+}
+
 ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, uint64_t behind, void *buf,
 			 uint32_t size)
 {
@@ -261,6 +267,16 @@ struct object *object_file_get(const struct file_attr *attr)
 bool object_file_drop(const struct file_id *file)
 {
 	return true;
+}
+
+bool object_file_is_idle(const struct file_id *file)
+{
+	return true;
+}
+
+bool object_file_is_known(const struct file_id *file)
+{
+	return false;
 }
 
 void process_cred(struct fs_cred *cred)

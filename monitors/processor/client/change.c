@@ -40,6 +40,7 @@ struct numbered {
 	struct list_head link; /* pending.lock */
 	uint32_t node;         /* pending.lock: that has been asked; 0: none yet */
 	uint64_t seq;
+	bool to_end; /* its answer is waited for by a thread that is killed, too */
 	uint8_t body[];
 };
 
@@ -64,6 +65,7 @@ static struct numbered *begin_large(const struct fs_cred *cred, struct ps_change
 		return NULL;
 	cred_to_proto(cred, &change->cred);
 	n->node = 0;
+	n->to_end = false;
 	spin_lock(&pending.lock);
 	n->seq = ++pending.last;
 	list_add_tail(&n->link, &pending.list);
@@ -88,7 +90,9 @@ static int finish(struct numbered *n, uint32_t node, uint16_t opcode, ssize_t le
 	n->node = node;
 	spin_unlock(&pending.lock);
 	if (len >= 0)
-		ret = storage_call(node, opcode, n->body, (size_t)len, reply, max);
+		ret = n->to_end
+			      ? storage_call_to_end(node, opcode, n->body, (size_t)len, reply, max)
+			      : storage_call(node, opcode, n->body, (size_t)len, reply, max);
 	spin_lock(&pending.lock);
 	list_del(&n->link);
 	spin_unlock(&pending.lock);
@@ -228,30 +232,33 @@ int storage_link(const struct fs_cred *cred, const struct file_id *file,
 /* --- removing, renaming ------------------------------------------------------------------ */
 
 static int remove_entry(const struct fs_cred *cred, uint16_t opcode, const struct storage_name *at,
-			const struct file_id *victim, struct storage_removed *removed)
+			const struct file_id *victim, bool unused, struct storage_removed *removed)
 {
 	struct ps_remove_req req = { .dir = file_to_proto(at->dir),
 				     .victim = file_to_proto(victim),
 				     .name_len = (uint16_t)at->len,
+				     .unused = unused,
 				     .name = at->name };
 	struct numbered *n = begin(cred, &req.change);
 
 	if (!n)
 		return -ENOMEM;
+	/* Were it done later, a program might use the file by then. */
+	n->to_end = unused;
 	return finish_removed(n, at->dir->node, opcode,
 			      ps_remove_req_encode(&req, n->body, BODY_MAX), removed);
 }
 
 int storage_unlink(const struct fs_cred *cred, const struct storage_name *at,
-		   const struct file_id *victim, struct storage_removed *removed)
+		   const struct file_id *victim, bool unused, struct storage_removed *removed)
 {
-	return remove_entry(cred, PS_UNLINK, at, victim, removed);
+	return remove_entry(cred, PS_UNLINK, at, victim, unused, removed);
 }
 
 int storage_rmdir(const struct fs_cred *cred, const struct storage_name *at,
 		  const struct file_id *victim, struct storage_removed *removed)
 {
-	return remove_entry(cred, PS_RMDIR, at, victim, removed);
+	return remove_entry(cred, PS_RMDIR, at, victim, false, removed);
 }
 
 int storage_rename(const struct fs_cred *cred, const struct storage_rename *how,
@@ -262,7 +269,8 @@ int storage_rename(const struct fs_cred *cred, const struct storage_rename *how,
 		.to_dir = file_to_proto(how->to.dir),
 		.source = file_to_proto(&how->source),
 		.target = file_to_proto(&how->target),
-		.flags = how->exchange ? PS_RENAME_EXCHANGE : 0,
+		.flags = (how->exchange ? PS_RENAME_EXCHANGE : 0u) |
+			 (how->unused ? PS_RENAME_UNUSED : 0u),
 		.from_len = (uint16_t)how->from.len,
 		.to_len = (uint16_t)how->to.len,
 		.from = how->from.name,
@@ -275,6 +283,7 @@ int storage_rename(const struct fs_cred *cred, const struct storage_rename *how,
 	n = begin(cred, &req.change);
 	if (!n)
 		return -ENOMEM;
+	n->to_end = how->unused;
 	return finish_removed(n, how->from.dir->node, PS_RENAME,
 			      ps_rename_req_encode(&req, n->body, BODY_MAX), removed);
 }

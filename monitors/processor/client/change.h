@@ -47,8 +47,10 @@ int storage_tmpfile(const struct fs_cred *cred, const struct file_id *dir,
 		    const struct storage_new *what, struct file_attr *attr) __must_check;
 int storage_link(const struct fs_cred *cred, const struct file_id *file,
 		 const struct storage_name *at) __must_check;
+/* @unused: no program here uses @victim; with its last name it goes, and no close is due. */
 int storage_unlink(const struct fs_cred *cred, const struct storage_name *at,
-		   const struct file_id *victim, struct storage_removed *removed) __must_check;
+		   const struct file_id *victim, bool unused, struct storage_removed *removed)
+	__must_check;
 int storage_rmdir(const struct fs_cred *cred, const struct storage_name *at,
 		  const struct file_id *victim, struct storage_removed *removed) __must_check;
 
@@ -56,6 +58,7 @@ struct storage_rename {
 	struct storage_name from, to;
 	struct file_id source, target; /* target: node 0, nothing has the name */
 	bool exchange;
+	bool unused; /* the target, as in storage_unlink() */
 };
 int storage_rename(const struct fs_cred *cred, const struct storage_rename *how,
 		   struct storage_removed *removed) __must_check;

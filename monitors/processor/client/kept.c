@@ -71,6 +71,7 @@ struct name_entry {
 struct mark {
 	uint64_t ended; /* when the last change did */
 	uint64_t wrote; /* the same of changes of contents */
+	uint64_t gone;  /* the same of a file's end */
 	uint32_t active;
 	uint32_t writing; /* of those, changes of contents */
 };
@@ -745,4 +746,21 @@ bool kept_is_unwritten(const struct file_id *file, uint64_t since)
 	is_unwritten = !m->writing && m->wrote <= since;
 	spin_unlock(&kept.lock);
 	return is_unwritten;
+}
+
+void kept_gone(const struct file_id *file)
+{
+	spin_lock(&kept.lock);
+	mark_locked(hash_of_file(file))->gone = ++kept.now;
+	spin_unlock(&kept.lock);
+}
+
+bool kept_is_gone(const struct file_id *file, uint64_t since)
+{
+	bool gone;
+
+	spin_lock(&kept.lock);
+	gone = mark_locked(hash_of_file(file))->gone > since;
+	spin_unlock(&kept.lock);
+	return gone;
 }

@@ -106,6 +106,13 @@ void kept_write_begin(const struct file_id *file);
 void kept_write_end(const struct file_id *file);
 /* Changes that have ended so far. */
 uint64_t kept_now(void);
+/* @file has gone with its last name, as no program here used it: before its inode goes. */
+void kept_gone(const struct file_id *file);
+/*
+ * Has @file gone since kept_now() was @since?  True, too, if that was one of the few files that
+ * share a mark with it: look again.
+ */
+bool kept_is_gone(const struct file_id *file, uint64_t since) __must_check;
 /*
  * Has no program here written to @file, or cut it, since kept_now() was @since? False, too, if that
  * was one of the few files that share a mark with it.

@@ -57,13 +57,27 @@ static struct rpc_call *make_call(void *arg)
 	return call;
 }
 
+static int call(uint32_t node, struct request *r, bool killable)
+{
+	const int ret = patient_call(node, make_call, r, killable);
+
+	return ret == -EHOSTDOWN ? -EIO : ret;
+}
+
 int storage_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
 		 size_t max)
 {
 	struct request r = { node, opcode, body, (uint32_t)len, reply, (uint32_t)max };
-	const int ret = patient_call(node, make_call, &r, true);
 
-	return ret == -EHOSTDOWN ? -EIO : ret;
+	return call(node, &r, true);
+}
+
+int storage_call_to_end(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
+			size_t max)
+{
+	struct request r = { node, opcode, body, (uint32_t)len, reply, (uint32_t)max };
+
+	return call(node, &r, false);
 }
 
 struct path_call { /* too large for a stack */

@@ -11,3 +11,6 @@
  */
 int storage_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
 		 size_t max) __must_check;
+/* The same; a thread that is killed waits for the answer. */
+int storage_call_to_end(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
+			size_t max) __must_check;

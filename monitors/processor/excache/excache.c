@@ -234,11 +234,12 @@ static bool line_attach_locked(struct cache_set *set, struct line *line, const s
 	obj->nr_ahead += tag->ahead;
 	if (tag->fresh && obj->kind == OBJECT_SHARED)
 		obj->nr_pages++;
-	if (obj->kind == OBJECT_FILE)
+	if (obj->kind == OBJECT_FILE) {
 		window_add_locked(obj, line);
+		/* The others' last reference drops their lines; object_file_is_idle(). */
+		object_get(obj);
+	}
 	spin_unlock(&obj->lock);
-	if (obj->kind == OBJECT_FILE)
-		object_get(obj); /* the others' last reference drops their lines */
 	line_enter_set_locked(set, line, obj, 0, pins);
 	line->credit_node = 0;
 	excache.policy->insert(set, line);

@@ -178,6 +178,43 @@ bool object_file_drop(const struct file_id *file)
 	return true;
 }
 
+/* A line has a reference from the moment that it is counted. */
+static bool is_idle(struct object *obj)
+{
+	bool idle;
+
+	spin_lock(&obj->lock);
+	idle = (size_t)refcount_read(&obj->refs) == obj->nr_lines && !obj->nr_dirty;
+	spin_unlock(&obj->lock);
+	return idle;
+}
+
+bool object_file_is_idle(const struct file_id *file)
+{
+	struct object *obj;
+	bool idle = true;
+
+	spin_lock(&file_lock);
+	list_for_each_entry(obj, file_bucket_locked(file), table_link) {
+		if (file_id_equal(&obj->file, file))
+			idle &= is_idle(obj);
+	}
+	spin_unlock(&file_lock);
+	return idle;
+}
+
+bool object_file_is_known(const struct file_id *file)
+{
+	const struct object *obj;
+	bool known = false;
+
+	spin_lock(&file_lock);
+	list_for_each_entry(obj, file_bucket_locked(file), table_link)
+		known |= file_id_equal(&obj->file, file);
+	spin_unlock(&file_lock);
+	return known;
+}
+
 static struct object *find_live_locked(const struct file_id *file)
 {
 	struct object *obj;

@@ -146,6 +146,13 @@ struct object {
  */
 bool object_file_drop(const struct file_id *file) __must_check;
 /*
+ * Does nothing but clean lines of the cache hold the pages of @file?  Then that stays so until a
+ * program opens it.
+ */
+bool object_file_is_idle(const struct file_id *file) __must_check;
+/* Is anything of @file here? */
+bool object_file_is_known(const struct file_id *file) __must_check;
+/*
  * The object of @attr's file at @attr's version, found or made; takes a reference.  Lines of
  * older versions are dropped.  ERR_PTR(-ENOMEM).
  */

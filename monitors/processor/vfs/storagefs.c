@@ -28,6 +28,7 @@
 #include <kernel/initcall.h>
 #include <kernel/panic.h>
 #include <kernel/spinlock.h>
+#include <kernel/wait.h>
 #include <lib/err.h>
 #include <lib/hash.h>
 #include <lib/list.h>
@@ -55,7 +56,9 @@ static struct {
 	struct spinlock lock;
 	struct hlist_head buckets[BUCKETS] __guarded_by(&lock);
 	uint64_t moves __guarded_by(&lock); /* changes of paths so far */
-} table = { .lock = SPINLOCK_INIT("storage.inodes", RANK_SPIN_FS) };
+	struct waitqueue ended;             /* some storage_inode.ending */
+} table = { .lock = SPINLOCK_INIT("storage.inodes", RANK_SPIN_FS),
+	    .ended = WAITQUEUE_INIT(table.ended) };
 
 static struct mutex moves_lock = MUTEX_INIT(moves_lock, "storage.moves", RANK_MONITOR);
 
@@ -112,11 +115,39 @@ static void take_path_locked(struct storage_inode *si, char **path) __must_hold(
 	*path = old;
 }
 
-int storagefs_inode(struct storage_fs *fs, const struct file_attr *attr, const char *path,
-		    size_t len, struct inode **out)
+static bool is_ending(struct storage_inode *si)
+{
+	bool ending;
+
+	spin_lock(&table.lock);
+	ending = si->ending;
+	spin_unlock(&table.lock);
+	return ending;
+}
+
+/*
+ * @si was found for @attr, which an answer to a request after @since has told. The reference goes
+ * with an error: -EAGAIN, the file has gone since; -ESTALE, another type; -EINTR.
+ */
+static int check_found(struct storage_inode *si, const struct file_attr *attr, uint64_t since)
+{
+	int err = wait_event_killable(&table.ended, !is_ending(si));
+
+	if (!err && kept_is_gone(&attr->file, since))
+		err = -EAGAIN;
+	if (!err && !same_type(si, attr))
+		err = -ESTALE;
+	if (err)
+		inode_put(&si->inode);
+	return err;
+}
+
+int storagefs_inode(struct storage_fs *fs, const struct file_attr *attr, uint64_t since,
+		    const char *path, size_t len, struct inode **out)
 {
 	struct storage_inode *si, *fresh;
 	char *text;
+	int err;
 
 	ASSERT(len && path[0] == '/');
 	if (attr->file.node != fs->place.node)
@@ -144,17 +175,19 @@ int storagefs_inode(struct storage_fs *fs, const struct file_attr *attr, const c
 	kmem_free(text);
 	if (si)
 		kmem_free(fresh);
-	if (si && !same_type(si, attr)) {
-		inode_put(&si->inode);
-		return -ESTALE;
-	}
-	*out = si ? &si->inode : &fresh->inode;
-	return 0;
+	else
+		si = fresh;
+	err = check_found(si, attr, since);
+	if (!err)
+		*out = &si->inode;
+	return err;
 }
 
-int storagefs_bare_inode(struct storage_fs *fs, const struct file_attr *attr, struct inode **out)
+int storagefs_bare_inode(struct storage_fs *fs, const struct file_attr *attr, uint64_t since,
+			 struct inode **out)
 {
 	struct storage_inode *si, *fresh = kmem_alloc(kmem_current(), sizeof(*fresh));
+	int err;
 
 	if (!fresh)
 		return -ENOMEM;
@@ -168,12 +201,12 @@ int storagefs_bare_inode(struct storage_fs *fs, const struct file_attr *attr, st
 	spin_unlock(&table.lock);
 	if (si)
 		kmem_free(fresh);
-	if (si && !same_type(si, attr)) {
-		inode_put(&si->inode);
-		return -ESTALE;
-	}
-	*out = si ? &si->inode : &fresh->inode;
-	return 0;
+	else
+		si = fresh;
+	err = check_found(si, attr, since);
+	if (!err)
+		*out = &si->inode;
+	return err;
 }
 
 struct storage_inode *storagefs_in_use(const struct file_id *file)
@@ -183,18 +216,26 @@ struct storage_inode *storagefs_in_use(const struct file_id *file)
 	spin_lock(&table.lock);
 	si = find_locked(file);
 	spin_unlock(&table.lock);
+	if (si && is_ending(si)) {
+		inode_put(&si->inode);
+		si = NULL; /* so it is */
+	}
 	return si;
 }
 
 static void storagefs_release(struct inode *inode)
 {
 	struct storage_inode *si = storage_inode_of(inode);
-	bool gone;
+	bool gone, freed;
 
 	spin_lock(&table.lock);
 	hlist_del(&si->link);
 	gone = si->gone;
+	freed = si->freed;
 	spin_unlock(&table.lock);
+	/* Of one that its node has freed nothing is told, but it may have lines. */
+	if (freed && !object_file_is_known(&si->file))
+		gone = false;
 	if (si->pipe)
 		pipe_put(si->pipe);
 	if (gone && !inode_is_dir(inode)) {
@@ -302,19 +343,42 @@ void storagefs_gone(struct storage_inode *si, bool gone)
 	spin_unlock(&table.lock);
 }
 
-void storagefs_leave_begin(struct storage_inode *si)
+bool storagefs_leave_begin(struct storage_inode *si)
 {
+	bool unused;
+
 	spin_lock(&table.lock);
+	unused = !inode_is_dir(&si->inode) && !si->ending && refcount_read(&si->inode.refs) == 1;
+	si->ending |= unused;
+	si->leaving += !unused;
+	spin_unlock(&table.lock);
+	/* From here on no program can begin to use it, but one may have mapped it before. */
+	if (!unused || object_file_is_idle(&si->file))
+		return unused;
+	spin_lock(&table.lock);
+	si->ending = false;
 	si->leaving++;
 	spin_unlock(&table.lock);
+	wake_all(&table.ended);
+	return false;
 }
 
-void storagefs_leave_end(struct storage_inode *si)
+void storagefs_leave_end(struct storage_inode *si, bool unused, bool changed)
 {
+	if (unused && changed)
+		kept_gone(&si->file);
 	spin_lock(&table.lock);
-	ASSERT(si->leaving);
-	si->leaving--;
+	if (unused) {
+		ASSERT(si->ending);
+		si->ending = false;
+		si->freed = si->gone;
+	} else {
+		ASSERT(si->leaving);
+		si->leaving--;
+	}
 	spin_unlock(&table.lock);
+	if (unused)
+		wake_all(&table.ended);
 }
 
 size_t storagefs_nameless(uint32_t node, struct file_id *files, size_t max)
@@ -582,14 +646,16 @@ static enum path_turn turn_of(const struct storage_found *rep, const struct stop
 }
 
 /* The walk of what is kept has come to the end. */
-static int take_kept(struct storage_fs *fs, const char *path, const struct file_attr *attr,
+static int take_kept(const struct kept_walk *w, const struct file_attr *attr,
 		     struct path_found *found)
 {
-	const size_t len = strlen(path);
+	const size_t len = strlen(w->path);
 
 	found->attr = *attr;
-	found->text = copy(path, len);
-	return found->text ? storagefs_inode(fs, attr, path, len, &found->inode) : -ENOMEM;
+	found->text = copy(w->path, len);
+	if (!found->text)
+		return -ENOMEM;
+	return storagefs_inode(w->fs, attr, w->ticket.now, w->path, len, &found->inode);
 }
 
 /* The node walks @rest from the directory at @base. */
@@ -643,7 +709,8 @@ static int ask_node(struct storage_fs *fs, const char *base, const char *rest,
 		found->attr = rep.attr;
 		err = how->rights ? 0 : storagefs_complete(fs, &ticket, &found->attr);
 		if (!err)
-			err = storagefs_inode(fs, &rep.attr, rep.path, rep.path_len, &found->inode);
+			err = storagefs_inode(fs, &rep.attr, ticket.now, rep.path, rep.path_len,
+					      &found->inode);
 	}
 out:
 	kfree(buf);
@@ -680,7 +747,7 @@ static int look_up_once(struct storage_inode *si, const struct kept_ticket *tick
 	else if (err == 1)
 		err = ask_node(fs, kept.path, kept.rest, &stops, before, how, found);
 	else if (!err)
-		err = take_kept(fs, kept.path, &attr, found);
+		err = take_kept(&kept, &attr, found);
 	kfree(stops.own);
 	return err;
 }
@@ -712,13 +779,17 @@ static int storagefs_lookup(struct inode *dir, const char *name, size_t len, str
 	struct storage_fs *fs = storage_fs_of(si);
 	char *text = storagefs_path_in(si, name, len);
 	struct file_attr attr;
+	uint64_t before;
 	int err;
 
 	if (IS_ERR(text))
 		return (int)PTR_ERR(text);
-	err = storage_lookup_in(&si->file, name, len, &attr);
-	if (!err)
-		err = storagefs_inode(fs, &attr, text, strlen(text), out);
+	do {
+		before = kept_now();
+		err = storage_lookup_in(&si->file, name, len, &attr);
+		if (!err)
+			err = storagefs_inode(fs, &attr, before, text, strlen(text), out);
+	} while (err == -EAGAIN);
 	kfree(text);
 	return err;
 }
@@ -912,6 +983,7 @@ const struct inode_ops storagefs_ops = {
 static int storagefs_root(const struct fs_type *type, struct inode **out)
 {
 	struct storage_fs *fs = container_of(type, struct storage_fs, type);
+	const uint64_t before = kept_now();
 	struct file_attr attr;
 	struct fs_info st;
 	int err = storage_lookup(&fs->place, "/", &attr);
@@ -938,7 +1010,7 @@ static int storagefs_root(const struct fs_type *type, struct inode **out)
 	kept_ask(attr.file.node);
 	fs->place.node = attr.file.node;
 	fs->root = attr.file;
-	return storagefs_inode(fs, &attr, "/", 1, out);
+	return storagefs_inode(fs, &attr, before, "/", 1, out);
 }
 
 /* The name of its device for /proc/mounts: "storage:" and @at. */

@@ -89,7 +89,7 @@ int storagefs_create(struct inode *dir, const struct new_inode *how, struct inod
 	path = storagefs_path_in(si, how->name, how->len);
 	if (IS_ERR(path))
 		return PTR_ERR(path);
-	err = storagefs_inode(storage_fs_of(si), &attr, path, strlen(path), out);
+	err = storagefs_inode(storage_fs_of(si), &attr, before, path, strlen(path), out);
 	if (!err && how->made) {
 		*how->made = attr;
 		how->made->made_at = before;
@@ -113,7 +113,7 @@ int storagefs_tmpfile(struct inode *dir, const struct new_inode *how, struct ino
 	process_cred(&cred);
 	err = storage_tmpfile(&cred, &si->file, &what, &attr);
 	if (!err)
-		err = storagefs_inode(storage_fs_of(si), &attr, path, strlen(path), out);
+		err = storagefs_inode(storage_fs_of(si), &attr, before, path, strlen(path), out);
 	if (!err)
 		storagefs_gone(storage_inode_of(*out), true);
 	if (!err && how->made) {
@@ -158,23 +158,23 @@ int storagefs_remove(struct inode *dir, const char *name, size_t len, struct ino
 					 .len = len };
 	struct storage_removed removed;
 	struct kept_change kept;
+	const bool is_dir = inode_is_dir(victim), unused = storagefs_leave_begin(si);
 	struct fs_cred cred;
 	int err;
 
 	process_cred(&cred);
-	storagefs_leave_begin(si);
 	kept_change(&kept, at.dir->node);
 	kept_change_file(&kept, at.dir, KEPT_RIGHTS);
 	kept_change_file(&kept, &si->file, KEPT_RIGHTS);
 	kept_change_name(&kept, at.dir, name, len);
-	err = inode_is_dir(victim) ? storage_rmdir(&cred, &at, &si->file, &removed)
-				   : storage_unlink(&cred, &at, &si->file, &removed);
+	err = is_dir ? storage_rmdir(&cred, &at, &si->file, &removed)
+		     : storage_unlink(&cred, &at, &si->file, unused, &removed);
 	if (!err && !removed.nlink)
 		storagefs_gone(si, true);
 	if (!err)
 		kept_change_fill_name(&kept, 0, NULL);
 	kept_change_end(&kept, err);
-	storagefs_leave_end(si);
+	storagefs_leave_end(si, unused, !err || kept_is_in_doubt(err));
 	return err;
 }
 
@@ -206,7 +206,7 @@ int storagefs_rename(const struct rename_args *args)
 	struct storage_inode *from_dir = storage_inode_of(args->from_dir);
 	struct storage_inode *to_dir = storage_inode_of(args->to_dir);
 	struct storage_inode *target = args->target ? storage_inode_of(args->target) : NULL;
-	const struct storage_rename how = {
+	struct storage_rename how = {
 		.from = { &from_dir->file, args->from, args->from_len },
 		.to = { &to_dir->file, args->to, args->to_len },
 		.source = storage_inode_of(args->source)->file,
@@ -216,14 +216,15 @@ int storagefs_rename(const struct rename_args *args)
 	char *from = storagefs_path_in(from_dir, args->from, args->from_len);
 	char *to = storagefs_path_in(to_dir, args->to, args->to_len);
 	const bool dirs = inode_is_dir(args->source) || (target && inode_is_dir(args->target));
+	const bool leaves = target && !args->exchange;
 	struct storage_removed removed;
 	struct kept_change kept;
 	struct fs_cred cred;
 	int err = IS_ERR(from) ? (int)PTR_ERR(from) : IS_ERR(to) ? (int)PTR_ERR(to) : 0;
 
 	process_cred(&cred);
-	if (target)
-		storagefs_leave_begin(target);
+	if (leaves)
+		how.unused = storagefs_leave_begin(target);
 	rename_begin(&kept, &how, dirs);
 	if (!err) {
 		err = storage_rename(&cred, &how, &removed);
@@ -236,8 +237,8 @@ int storagefs_rename(const struct rename_args *args)
 		storagefs_moved(storage_fs_of(from_dir), from, to, args->exchange, dirs);
 	}
 	rename_end(&kept, &how, err);
-	if (target)
-		storagefs_leave_end(target);
+	if (leaves)
+		storagefs_leave_end(target, how.unused, !err || kept_is_in_doubt(err));
 	if (!IS_ERR(from))
 		kfree(from);
 	if (!IS_ERR(to))
@@ -351,10 +352,12 @@ static uint32_t take_end(struct storage_inode **list, struct file_id *file)
 	*list = si->next;
 	*file = si->file;
 	/* A mapping needs no inode, so its pages may still be asked for. */
-	if (si->inode.mode == S_IFREG && !object_file_drop(&si->file)) {
+	if (si->inode.mode == S_IFREG && !object_file_drop(&si->file) && !si->freed) {
 		keep_left(file);
 		node = 0;
 	}
+	if (si->freed)
+		node = 0; /* which knows it */
 	kmem_free(si->path);
 	kmem_free(si);
 	return node;

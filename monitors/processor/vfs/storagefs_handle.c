@@ -47,15 +47,17 @@ static int stale(int err)
 /* No program here uses it: the node says whether there is such a file. */
 static int ask(struct storage_fs *fs, const struct file_id *file, struct inode **out)
 {
+	const uint64_t before = kept_now();
 	struct file_attr attr;
-	const int err = stale(storage_getattr(file, &attr));
+	int err = stale(storage_getattr(file, &attr));
 
 	if (err)
 		return err;
 	/* Without a name and not in use here, it is going. */
 	if (!file_id_equal(&attr.file, file) || !attr.nlink || (attr.mode & S_IFMT) == S_IFDIR)
 		return -ESTALE;
-	return storagefs_bare_inode(fs, &attr, out);
+	err = storagefs_bare_inode(fs, &attr, before, out);
+	return err == -EAGAIN ? -ESTALE : err;
 }
 
 int storagefs_by_handle(const struct fs_type *type, const struct fs_handle *h, struct inode **out)

@@ -27,6 +27,8 @@ struct storage_inode {
 	bool gone;                    /* table lock: its last name was removed */
 	bool bare;                    /* const: made without a path, see storagefs_bare_inode() */
 	bool lost;                    /* table lock: a rename in doubt took its path once */
+	bool ending;                  /* table lock: as storagefs_leave_begin() has answered */
+	bool freed;                   /* table lock: its node has freed it with its last name */
 	uint32_t leaving;             /* table lock: removals of a name of it that are under way */
 	struct storage_inode *moving; /* of storagefs_moved(), under its mutex */
 	char *moved_path;             /* the same: the path that it gets; then the one it had */
@@ -45,24 +47,33 @@ struct storage_fs *storage_fs_of(const struct storage_inode *si);
  */
 char *storagefs_path_in(struct storage_inode *dir, const char *name, size_t len);
 /*
- * The inode of the file of @fs that @attr is of, referenced. @len bytes of @path are its canonical
- * path. -ENOMEM; -ESTALE: the inode in use is of another type; -EPROTO: @attr is another node's.
+ * The inode of the file of @fs that @attr is of, referenced. @attr is what the node has answered to
+ * a request that was made when kept_now() was @since. @len bytes of @path are its canonical path.
+ * -ENOMEM; -ESTALE: the inode in use is of another type; -EPROTO: @attr is another node's; -EAGAIN:
+ * the file has gone meanwhile, ask again; -EINTR.
  */
-int storagefs_inode(struct storage_fs *fs, const struct file_attr *attr, const char *path,
-		    size_t len, struct inode **out) __must_check;
+int storagefs_inode(struct storage_fs *fs, const struct file_attr *attr, uint64_t since,
+		    const char *path, size_t len, struct inode **out) __must_check;
 /*
  * The same without a path, for a file that no look-up goes on from: no directory. A walk that
  * comes to the file gives it one; until then a link cannot be read: -ESTALE.
  */
-int storagefs_bare_inode(struct storage_fs *fs, const struct file_attr *attr, struct inode **out)
-	__must_check;
-/* The inode of @file that is in use, referenced; NULL: none. */
+int storagefs_bare_inode(struct storage_fs *fs, const struct file_attr *attr, uint64_t since,
+			 struct inode **out) __must_check;
+/* The inode of @file that is in use, and does not end just now, referenced; NULL: none. */
 struct storage_inode *storagefs_in_use(const struct file_id *file);
 /* @si has no name any more, or has one again. */
 void storagefs_gone(struct storage_inode *si, bool gone);
-/* The removal of a name of @si begins, and is over. */
-void storagefs_leave_begin(struct storage_inode *si);
-void storagefs_leave_end(struct storage_inode *si);
+/*
+ * The removal of a name of @si, of which the caller has a reference, begins. True: no program here
+ * uses the file, so the node need not keep it; look-ups that come to it wait for the end.
+ */
+bool storagefs_leave_begin(struct storage_inode *si) __must_check;
+/*
+ * It is over. @unused: as the begin has answered; @changed: a name has gone, or may have. Of the
+ * last one storagefs_gone() has been told.
+ */
+void storagefs_leave_end(struct storage_inode *si, bool unused, bool changed);
 /*
  * Files of @node in use that have no name, or may have none: at most @max into @files, in no
  * order. Returns how many there are.

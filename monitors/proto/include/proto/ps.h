@@ -201,7 +201,7 @@ struct ps_remove_req_wire {
 	struct proto_file_wire dir;
 	struct proto_file_wire victim;
 	le16_t name_len;
-	le16_t reserved;
+	le16_t unused; /* 1: the sender does not use @victim, and says no PS_CLOSE of it */
 	le32_t reserved2;
 };
 static_assert(sizeof(struct ps_remove_req_wire) == 40 + 2 * sizeof(struct proto_file_wire),
@@ -211,7 +211,8 @@ enum ps_rename_flags {
 	PS_RENAME_NOREPLACE = 1 << 0, /* the bits of renameat2() */
 	PS_RENAME_EXCHANGE = 1 << 1,
 	PS_RENAME_WHITEOUT = 1 << 2,
-	PS_RENAME_ALL = 7,
+	PS_RENAME_UNUSED = 1 << 3, /* the sender does not use @target: as in PS_UNLINK */
+	PS_RENAME_ALL = 15,
 };
 
 /*
@@ -233,8 +234,8 @@ static_assert(sizeof(struct ps_rename_req_wire) == 40 + 4 * sizeof(struct proto_
 
 /*
  * The file that lost a name, and how many names it has left.  With none it stays for as long as a
- * processor uses it: the client is taken to do so until it says PS_CLOSE.  All 0: no file lost a
- * name.
+ * processor uses it: the client is taken to do so until it says PS_CLOSE, unless it has said in its
+ * request that it does not.  All 0: no file lost a name.
  */
 struct ps_removed_rep_wire {
 	struct proto_file_wire file;
@@ -594,6 +595,7 @@ struct ps_remove_req {
 	struct ps_change change;
 	struct proto_file dir, victim;
 	uint16_t name_len;
+	bool unused;
 	const char *name;
 };
 
