@@ -305,14 +305,14 @@ int pm_exec_rep_decode(const void *buf, size_t len, struct pm_exec_rep *out)
 		F(u32, prot), F(u32, flags), F(u32, want_credits), F(u32, lease_pages)
 
 /*
- * A lease stands for private anonymous memory, at a place that the home chooses, or that must be
- * free.
+ * A lease stands for private memory, anonymous or of a file, at a place that the home chooses, or
+ * that must be free.
  */
 static bool mmap_lease_is_valid(const struct pm_mmap_req *r)
 {
 	if (!r->lease_pages)
 		return true;
-	return !(r->flags & ~(uint32_t)PM_MAP_FIXED_NOREPLACE) && !r->object && !r->file.node &&
+	return !(r->flags & ~(uint32_t)PM_MAP_FIXED_NOREPLACE) && !r->object &&
 	       r->lease_pages >= r->len >> PAGE_SHIFT;
 }
 

@@ -671,7 +671,7 @@ static const struct rejection {
 	{ "pm_mmap_req", 64, 8, 5 },                  /* a file and an object */
 	{ "pm_mmap_req", 72, 4, 8 },                  /* protection */
 	{ "pm_mmap_req", 76, 4, 64 },                 /* flags */
-	{ "pm_mmap_req", 84, 4, 3 },                  /* a lease of a file's mapping */
+	{ "pm_mmap_req", 84, 4, 3 },                  /* a lease in the place of others */
 	{ "pm_range_req", 8, 8, PM_USER_TOP },
 	{ "pm_range_req", 16, 8, 0 },
 	{ "pm_range_req", 24, 4, 8 },

@@ -202,10 +202,15 @@ def up(disk: pathlib.Path, name: str, *args: str) -> Running:
 
 
 def test_shared_mappings(tmp_path):
-    """What programs store into mappings of files is in the files, and on the disk at the end."""
+    """
+    What programs store into mappings of files is in the files, and on the disk at the end. Private
+    mappings show what they show on the host, and their parts are made without a message.
+    """
     program = build_programs() / "glibc-static/diskmaps"
+    loader = program.with_name("filemaps")
     tree = image.Tree()
     tree.files["/data/diskmaps"] = str(program)
+    tree.files["/data/filemaps"] = str(loader)
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
     there.mkdir()
@@ -215,6 +220,10 @@ def test_shared_mappings(tmp_path):
         assert (got.status, got.err) == (0, b""), got.err
         assert got.out == on_host([str(program), str(there)]).out
         assert cluster.stats()["p0"]["file.mapped_pages"] > 4000
+        before = cluster.stats()
+        got = cluster.run(["/data/filemaps", "/work"])
+        assert got == on_host([str(loader), str(there)])
+        assert delta(before, cluster.stats(), "p0", "lease.maps") >= 6
     finally:
         cluster.close()
     assert not cluster.complaints()

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A home's maps, a byte a page: see fake_map.h. Called with the model's lock held.
+ * A home's maps, a byte a page, and which page of the one file it shows: see fake_map.h. Called
+ * with the model's lock held.
  */
 #include "fake_map.h"
 
@@ -20,7 +21,9 @@ enum {
 static struct map {
 	uint64_t aspace, number, done;
 	uint8_t page[PAGES];
+	uint32_t shows[PAGES]; /* the page of the_file, and 1; 0: no file */
 } maps[SPACES];
+static struct proto_file the_file;
 static size_t nr_maps;
 static bool is_on, gives;
 unsigned int fake_map_calls, fake_map_batches;
@@ -76,9 +79,35 @@ static bool is_free(uint64_t aspace, uint64_t addr, uint64_t len)
 	return true;
 }
 
+static uint32_t *shows(uint64_t aspace, uint64_t addr)
+{
+	return &map_of(aspace)->shows[(addr - FAKE_MAP_START) / PAGE_SIZE];
+}
+
 static void set(uint64_t aspace, uint64_t addr, uint64_t len, uint32_t what)
 {
 	memset(at(aspace, addr), (int)what, len / PAGE_SIZE);
+	memset(shows(aspace, addr), 0, len / PAGE_SIZE * sizeof(uint32_t));
+}
+
+static void set_file(uint64_t aspace, uint64_t addr, uint64_t len, uint64_t pgoff)
+{
+	for (uint64_t i = 0; i < len / PAGE_SIZE; i++)
+		shows(aspace, addr)[i] = (uint32_t)(pgoff + i + 1);
+}
+
+/* The reply names the file that the mapping at v->start shows. */
+static void tell_file(uint64_t aspace, struct pm_vma *v)
+{
+	const uint32_t page = *shows(aspace, v->start);
+
+	if (!page)
+		return;
+	v->flags |= PM_VMA_FILE;
+	v->file = the_file;
+	v->pgoff = page - 1;
+	v->file_bytes = UINT64_MAX;
+	v->cache_node = the_file.node;
 }
 
 bool fake_map_has(uint64_t aspace, uint64_t vaddr)
@@ -96,6 +125,7 @@ bool fake_map_fill(uint64_t aspace, uint64_t vaddr, struct pm_vma *v)
 	what = *at(aspace, vaddr);
 	*v = (struct pm_vma){ vaddr, vaddr + PAGE_SIZE, .prot = what & PM_PROT_ALL,
 			      .flags = what & LEASED ? PM_VMA_LEASE : 0 };
+	tell_file(aspace, v);
 	return what;
 }
 
@@ -139,6 +169,11 @@ int fake_map_mmap(const struct pm_mmap_req *req, struct pm_range_rep *rep)
 	rep->nr_vmas = 1;
 	rep->vmas[0] = (struct pm_vma){ addr, addr + len, .prot = lease ? 3 : req->prot,
 					.flags = lease ? PM_VMA_LEASE : 0 };
+	if (req->file.node && !lease) {
+		the_file = req->file;
+		set_file(req->aspace, addr, len, req->pgoff);
+		tell_file(req->aspace, &rep->vmas[0]);
+	}
 	return 0;
 }
 
@@ -189,6 +224,7 @@ int fake_map_mremap(struct pm_mremap_req *req, struct pm_range_rep *rep)
 {
 	const uint8_t *p = at(req->aspace, req->old_addr);
 	const uint64_t old_end = req->old_addr + req->old_len;
+	const uint32_t page = *shows(req->aspace, req->old_addr);
 	const uint8_t what = *p;
 
 	fake_map_calls++;
@@ -210,10 +246,13 @@ int fake_map_mremap(struct pm_mremap_req *req, struct pm_range_rep *rep)
 		return -ENOMEM;
 	set(req->aspace, req->old_addr, req->old_len, 0);
 	set(req->aspace, req->new_addr, req->new_len, what);
+	if (page)
+		set_file(req->aspace, req->new_addr, req->new_len, page - 1);
 	rep->addr = req->new_addr;
 	rep->nr_vmas = 1;
 	rep->vmas[0] = (struct pm_vma){ req->new_addr, req->new_addr + req->new_len,
 					.prot = what & PM_PROT_ALL };
+	tell_file(req->aspace, &rep->vmas[0]);
 	return 0;
 }
 
@@ -262,6 +301,7 @@ void fake_map_fork(const struct pm_fork_req *req)
 	to[1] = map_of(req->child);
 	for (int i = 0; i < 2; i++) {
 		memcpy(to[i]->page, from->page, sizeof(from->page));
+		memcpy(to[i]->shows, from->shows, sizeof(from->shows));
 		to[i]->number = from->number;
 		to[i]->done = from->done;
 	}

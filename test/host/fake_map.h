@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The mappings of a home, page by page, for tests of calls that change the layout: a part of
- * fake_owner.c's model of memory nodes.
+ * fake_owner.c's model of memory nodes. All mappings of files are of the same one.
  */
 #pragma once
 

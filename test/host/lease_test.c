@@ -20,6 +20,7 @@
 #include <shim/shim.h>
 
 #include "../../monitors/processor/mm/lease.h"
+#include "../../monitors/processor/mm/remote.h"
 #include "fake_map.h"
 #include "fake_owner.h"
 #include "user_word.h"
@@ -336,6 +337,239 @@ static void a_leased_mapping_moves_and_grows(struct ktest *t)
 	stop(t, as);
 }
 
+/* --- files --------------------------------------------------------------------------- */
+
+#define FILE_PAGES 4000u
+
+static struct object *file(void)
+{
+	static uint64_t next_ino = 900;
+	const struct file_attr attr = { .file = { .ino = next_ino++, .node = 9 },
+					.version = 1,
+					.size = FILE_PAGES * PAGE_SIZE };
+	struct object *obj;
+
+	fake_file(FILE_PAGES, UINT64_MAX);
+	obj = object_file_get(&attr);
+	if (IS_ERR(obj))
+		abort();
+	return obj;
+}
+
+/* The first word of page @pgoff of each file. */
+static int64_t file_word(uint64_t pgoff)
+{
+	return (int64_t)BYTES(pgoff);
+}
+
+static void stop_with(struct ktest *t, struct aspace *as, struct object *obj)
+{
+	excache_drop(obj, 0, UINT64_MAX);
+	object_put(obj);
+	stop(t, as);
+}
+
+static long map_file(struct aspace *as, struct object *obj, uint64_t pgoff, uint64_t addr,
+		     uint64_t pages, uint32_t prot, uint32_t flags)
+{
+	struct map_request req = { .addr = addr,
+				   .len = BYTES(pages),
+				   .object = obj,
+				   .pgoff = pgoff,
+				   .prot = prot,
+				   .flags = flags };
+
+	return aspace_map(as, &req);
+}
+
+static struct vma vma_at(struct aspace *as, uint64_t addr)
+{
+	struct layout_seq seq;
+	struct vma v, got;
+
+	if (aspace_find_vma(as, addr, &v, &seq))
+		return (struct vma){ 0 };
+	got = v;
+	vma_release(&v);
+	return got; /* whose file the space still has */
+}
+
+/*
+ * As ld.so: the library as a whole, its parts over that, what is behind the file, and read-only
+ * data that was relocated.
+ */
+static void a_library_is_one_message(struct ktest *t)
+{
+	struct aspace *as = start();
+	struct object *obj = file();
+	long at = map_file(as, obj, 0, 0, 480, PROT_READ, 0);
+	const uint64_t lib = (uint64_t)at;
+	struct vma v;
+
+	ASSERT_TRUE(t, at > 0);
+	EXPECT_EQ(t,
+		  map_file(as, obj, 38, lib + BYTES(38), 341, PROT_READ | PROT_EXEC, MAPPING_FIXED),
+		  (long)(lib + BYTES(38)));
+	EXPECT_EQ(t, map_file(as, obj, 379, lib + BYTES(379), 83, PROT_READ, MAPPING_FIXED),
+		  (long)(lib + BYTES(379)));
+	EXPECT_EQ(t, map_file(as, obj, 461, lib + BYTES(462), 6, RW, MAPPING_FIXED),
+		  (long)(lib + BYTES(462)));
+	EXPECT_EQ(t, map(lib + BYTES(468), 12, RW, MAP_FIXED), (long)(lib + BYTES(468)));
+	EXPECT_EQ(t, get(as, lib), file_word(0));
+	EXPECT_EQ(t, get(as, lib + BYTES(400)), file_word(400));
+	EXPECT_EQ(t, put(as, lib + BYTES(400), 1), -EACCES);
+	EXPECT_EQ(t, get(as, lib + BYTES(462)), file_word(461));
+	EXPECT_EQ(t, put(as, lib + BYTES(462), 7), 0);
+	EXPECT_EQ(t, get(as, lib + BYTES(468)), 0);
+	EXPECT_EQ(t, protect(lib + BYTES(462), 4, PROT_READ), 0);
+	EXPECT_EQ(t, put(as, lib + BYTES(462), 1), -EACCES);
+	EXPECT_EQ(t, get(as, lib + BYTES(462)), 7);
+	EXPECT_EQ(t, put(as, lib + BYTES(466), 8), 0);
+	EXPECT_EQ(t, fake_map_calls, 1u);
+	/* This is in /proc/<pid>/maps. */
+	v = vma_at(as, lib + BYTES(40));
+	EXPECT_EQ(t, v.start, lib + BYTES(38));
+	EXPECT_EQ(t, v.end, lib + BYTES(379));
+	EXPECT_EQ(t, v.pgoff, 38u);
+	EXPECT_TRUE(t, v.file == obj && v.prot == (PROT_READ | PROT_EXEC));
+	v = vma_at(as, lib + BYTES(467));
+	EXPECT_EQ(t, v.start, lib + BYTES(466));
+	EXPECT_EQ(t, v.pgoff, 465u);
+	EXPECT_FALSE(t, v.flags & VMA_PRISTINE);
+	EXPECT_TRUE(t, vma_at(as, lib + BYTES(400)).flags & VMA_PRISTINE);
+	EXPECT_TRUE(t, vma_at(as, lib + BYTES(470)).file == NULL);
+	EXPECT_EQ(t, protect(lib + BYTES(400), 1, RW), 0);
+	EXPECT_EQ(t, put(as, lib + BYTES(400), 1), 0);
+	EXPECT_EQ(t, protect(lib + BYTES(400), 1, PROT_READ), 0);
+	EXPECT_FALSE(t, vma_at(as, lib + BYTES(400)).flags & VMA_PRISTINE);
+	EXPECT_EQ(t, get(as, lib + BYTES(400)), 1);
+	/* A second one finds room in the same lease, or brings a larger one. */
+	at = map_file(as, obj, 0, 0, 30, PROT_READ, 0);
+	EXPECT_EQ(t, get(as, (uint64_t)at + BYTES(29)), file_word(29));
+	EXPECT_EQ(t, unmap((uint64_t)at, 30), 0);
+	EXPECT_EQ(t, get(as, (uint64_t)at), -EFAULT);
+	EXPECT_EQ(t, fake_map_calls, 1u);
+	EXPECT_EQ(t, fake_map_count(as->anon->id, false), 0u);
+	EXPECT_EQ(t, fake_kills, 0u);
+	stop_with(t, as, obj);
+}
+
+/* A page that was another's here is the file's now, and a private one goes with its mapping. */
+static void a_file_comes_in_the_place_of_memory(struct ktest *t)
+{
+	struct aspace *as = start();
+	struct object *obj = file();
+	const uint64_t at = (uint64_t)map(0, 400, RW, 0); /* more than the cache has lines */
+
+	fill(t, as, at, 400, 1);
+	EXPECT_EQ(t, map_file(as, obj, 100, at, 200, RW, MAPPING_FIXED), (long)at);
+	EXPECT_EQ(t, unmap(at + BYTES(300), 100), 0);
+	EXPECT_EQ(t, map_file(as, obj, 0, at + BYTES(300), 100, RW, MAPPING_FIXED_NOREPLACE),
+		  (long)(at + BYTES(300)));
+	for (uint64_t i = 0; i < 400; i++)
+		EXPECT_EQ(t, get(as, at + BYTES(i)),
+			  i < 200   ? file_word(100 + i)
+			  : i < 300 ? (int64_t)i + 1
+				    : file_word(i - 300));
+	fill(t, as, at, 400, 5000);
+	for (uint64_t i = 0; i < 400; i++)
+		EXPECT_EQ(t, get(as, at + BYTES(i)), 5000 + i);
+	EXPECT_EQ(t, sys_madvise(&(struct syscall_args){ .a = { at, BYTES(400), MADV_DONTNEED } }),
+		  0);
+	for (uint64_t i = 0; i < 400; i++)
+		EXPECT_EQ(t, get(as, at + BYTES(i)),
+			  i < 200   ? file_word(100 + i)
+			  : i < 300 ? 0
+				    : file_word(i - 300));
+	fill(t, as, at, 400, 5000);
+	EXPECT_EQ(t, map(at, 200, RW, MAP_FIXED), (long)at);
+	EXPECT_EQ(t, get(as, at + BYTES(199)), 0);
+	EXPECT_EQ(t, fake_map_calls, 1u);
+	EXPECT_EQ(t, fake_kills, 0u);
+	stop_with(t, as, obj);
+}
+
+static void a_leased_file_moves_and_grows(struct ktest *t)
+{
+	struct aspace *as = start(), *child;
+	struct object *obj = file();
+	const uint64_t at = (uint64_t)map_file(as, obj, 50, 0, 300, RW, 0);
+	const uint64_t other = (uint64_t)map(0, 40, RW, 0);
+	long to;
+
+	for (uint64_t i = 0; i < 300; i += 2)
+		EXPECT_EQ(t, put(as, at + BYTES(i), i), 0);
+	ASSERT_EQ(t, aspace_fork(as, &child), 0); /* its pages are behind the top now */
+	EXPECT_EQ(t, put(as, at, 77), 0);
+	EXPECT_EQ(t, protect(at, 300, PROT_READ), 0);
+	to = move(at, 300, 310, MREMAP_MAYMOVE, 0);
+	ASSERT_TRUE(t, to > 0 && (uint64_t)to != at);
+	EXPECT_EQ(t, get(as, at), -EFAULT);
+	for (uint64_t i = 0; i < 310; i++)
+		EXPECT_EQ(t, get(as, (uint64_t)to + BYTES(i)),
+			  !i                  ? 77
+			  : i % 2 || i >= 300 ? file_word(50 + i)
+					      : (int64_t)i);
+	EXPECT_EQ(t, put(as, (uint64_t)to, 1), -EACCES);
+	/* Over other memory, and shorter; then longer in its place. */
+	EXPECT_EQ(t,
+		  move((uint64_t)to + BYTES(2), 20, 10, MREMAP_MAYMOVE | MREMAP_FIXED,
+		       other + BYTES(20)),
+		  (long)(other + BYTES(20)));
+	EXPECT_EQ(t, get(as, other + BYTES(20)), 2);
+	EXPECT_EQ(t, get(as, other + BYTES(29)), file_word(61));
+	EXPECT_EQ(t, get(as, (uint64_t)to + BYTES(11)), -EFAULT);
+	EXPECT_EQ(t, get(as, (uint64_t)to + BYTES(22)), 22);
+	EXPECT_EQ(t, unmap(other + BYTES(30), 10), 0);
+	EXPECT_EQ(t, move(other + BYTES(20), 10, 15, 0, 0), (long)(other + BYTES(20)));
+	EXPECT_EQ(t, get(as, other + BYTES(34)), file_word(66));
+	EXPECT_EQ(t, map(other + BYTES(40), 1, RW, MAP_FIXED), (long)(other + BYTES(40)));
+	EXPECT_EQ(t, move(other + BYTES(20), 15, 30, 0, 0), -ENOMEM);
+	/* Not one mapping. */
+	EXPECT_EQ(t, move(other + BYTES(10), 20, 30, MREMAP_MAYMOVE, 0), -EFAULT);
+	EXPECT_EQ(t, get(as, other + BYTES(29)), file_word(61));
+	process.as = child;
+	for (uint64_t i = 0; i < 300; i++)
+		EXPECT_EQ(t, get(child, at + BYTES(i)), i % 2 ? file_word(50 + i) : (int64_t)i);
+	aspace_put(child);
+	process.as = as;
+	EXPECT_EQ(t, fake_kills, 0u);
+	stop_with(t, as, obj);
+}
+
+/* Memory of others comes over a part of a leased file: the home hears of that part. */
+static void others_over_a_part_of_a_leased_file(struct ktest *t)
+{
+	struct aspace *as = start();
+	struct object *obj = file();
+	const uint64_t at = (uint64_t)map_file(as, obj, 0, 0, 100, RW, 0);
+
+	EXPECT_EQ(t, put(as, at + BYTES(9), 9), 0);
+	EXPECT_EQ(t, map(at + BYTES(10), 10, PROT_NONE, MAP_FIXED | MAP_NORESERVE),
+		  (long)(at + BYTES(10)));
+	EXPECT_EQ(t, get(as, at + BYTES(9)), 9);
+	EXPECT_EQ(t, get(as, at + BYTES(10)), -EACCES);
+	EXPECT_EQ(t, get(as, at + BYTES(20)), file_word(20));
+	EXPECT_EQ(t, fake_map_count(as->anon->id, false), 10u);
+	/* Rights over leased and other memory, as far as there is some. */
+	EXPECT_EQ(t, protect(at + BYTES(5), 10, PROT_READ), 0);
+	EXPECT_EQ(t, get(as, at + BYTES(9)), 9);
+	EXPECT_EQ(t, put(as, at + BYTES(9), 1), -EACCES);
+	EXPECT_EQ(t, get(as, at + BYTES(14)), 0);
+	EXPECT_EQ(t, get(as, at + BYTES(15)), -EACCES);
+	EXPECT_EQ(t, put(as, at + BYTES(4), 4), 0);
+	EXPECT_EQ(t, unmap(at + BYTES(8), 4), 0);
+	EXPECT_EQ(t, get(as, at + BYTES(7)), file_word(7));
+	EXPECT_EQ(t, get(as, at + BYTES(8)), -EFAULT);
+	EXPECT_EQ(t, get(as, at + BYTES(11)), -EFAULT);
+	EXPECT_EQ(t, get(as, at + BYTES(12)), 0);
+	EXPECT_EQ(t, protect(at, 20, PROT_READ), -ENOMEM);
+	EXPECT_EQ(t, put(as, at + BYTES(4), 4), -EACCES);
+	EXPECT_EQ(t, put(as, at + BYTES(20), 4), 0);
+	EXPECT_EQ(t, fake_kills, 0u);
+	stop_with(t, as, obj);
+}
+
 /* --- homes that refuse --------------------------------------------------------------- */
 
 static void a_home_without_leases(struct ktest *t)
@@ -453,6 +687,8 @@ struct model {
 	bool fails;           /* allocations may */
 	uint8_t prot[WINDOW]; /* or NONE */
 	uint64_t word[WINDOW];
+	int64_t fresh[WINDOW]; /* the word of a page without a private copy */
+	struct object *file;
 	uint64_t next;
 	uint64_t recent[16]; /* pages where something was mapped */
 };
@@ -471,6 +707,13 @@ static void model_set(struct model *m, uint64_t page, uint64_t nr, uint8_t prot)
 {
 	memset(&m->prot[page], prot, nr);
 	memset(&m->word[page], 0, nr * sizeof(m->word[0]));
+	memset(&m->fresh[page], 0, nr * sizeof(m->fresh[0]));
+}
+
+static void model_set_file(struct model *m, uint64_t page, uint64_t nr, uint64_t pgoff)
+{
+	for (uint64_t i = 0; i < nr; i++)
+		m->fresh[page + i] = (int64_t)(m->word[page + i] = (uint64_t)file_word(pgoff + i));
 }
 
 static bool model_free(const struct model *m, uint64_t page, uint64_t nr)
@@ -548,6 +791,35 @@ static void random_mmap(struct model *m)
 	m->recent[below(m, 16)] = got;
 }
 
+static void random_mmap_file(struct model *m)
+{
+	static const uint32_t prots[] = { RW, PROT_READ, PROT_READ, PROT_NONE };
+	const uint32_t prot = prots[below(m, ARRAY_SIZE(prots))];
+	const uint64_t nr = 1 + below(m, below(m, 4) ? 20 : 60);
+	const uint64_t page = below(m, 3) ? some_page(m, nr) : 0;
+	const uint64_t pgoff = 1 + below(m, 3000);
+	long ret;
+	uint64_t got;
+
+	if (m->fails && !below(m, 4))
+		shim_fail_alloc_after((long)below(m, 6));
+	ret = map_file(m->as, m->file, pgoff, page ? page_addr(page) : 0, nr, prot,
+		       page ? MAPPING_FIXED : 0);
+	shim_fail_alloc_after(-1);
+	if (ret == -ENOMEM && m->fails && !page)
+		return;
+	if (ret == -ENOMEM && m->fails) /* as above */
+		ret = map_file(m->as, m->file, pgoff, page_addr(page), nr, prot, MAPPING_FIXED);
+	ASSERT_TRUE(m->t, ret > 0);
+	got = ((uint64_t)ret - FAKE_MAP_START) / PAGE_SIZE;
+	ASSERT_TRUE(m->t, got + nr <= WINDOW && (!page || got == page));
+	if (!page)
+		EXPECT_TRUE(m->t, model_free(m, got, nr));
+	model_set(m, got, nr, (uint8_t)prot);
+	model_set_file(m, got, nr, pgoff);
+	m->recent[below(m, 16)] = got;
+}
+
 static void random_munmap(struct model *m)
 {
 	const uint64_t nr = 1 + below(m, 30), page = some_page(m, nr);
@@ -581,12 +853,15 @@ static void random_mremap(struct model *m)
 	const uint64_t nr = 1 + below(m, 8), to_nr = 1 + below(m, 16), page = some_page(m, nr);
 	const bool fixed = !below(m, 3);
 	uint64_t to = fixed ? some_page(m, to_nr) : 0, words[16] = { 0 };
+	const int64_t fresh = m->fresh[page];
 	const uint8_t prot = m->prot[page];
 	bool one = prot != NONE;
+	int64_t olds[16];
 	long ret;
 
 	for (uint64_t i = 0; i < nr; i++)
-		one &= m->prot[page + i] == prot;
+		one &= m->prot[page + i] == prot &&
+		       m->fresh[page + i] == (fresh ? fresh + (int64_t)BYTES(i) : 0);
 	/* Linux tells other errors before it looks, or allows it for a range that shrinks. */
 	if (!one || (fixed && to < page + nr && page < to + to_nr))
 		return;
@@ -594,12 +869,16 @@ static void random_mremap(struct model *m)
 		   fixed ? page_addr(to) : 0);
 	ASSERT_TRUE(m->t, ret > 0);
 	to = ((uint64_t)ret - FAKE_MAP_START) / PAGE_SIZE;
-	memcpy(words, &m->word[page], MIN(nr, to_nr) * sizeof(words[0]));
+	for (uint64_t i = 0; i < to_nr; i++) {
+		olds[i] = fresh ? fresh + (int64_t)BYTES(i) : 0;
+		words[i] = i < nr ? m->word[page + i] : (uint64_t)olds[i];
+	}
 	model_set(m, page, nr, NONE);
 	if (!fixed)
 		EXPECT_TRUE(m->t, model_free(m, to, to_nr));
 	model_set(m, to, to_nr, prot);
 	memcpy(&m->word[to], words, to_nr * sizeof(words[0]));
+	memcpy(&m->fresh[to], olds, to_nr * sizeof(olds[0]));
 	m->recent[below(m, 16)] = to;
 }
 
@@ -615,7 +894,7 @@ static void random_discard(struct model *m)
 			  .a = { page_addr(page), BYTES(nr), MADV_DONTNEED } }),
 		  mapped ? 0 : -ENOMEM);
 	if (mapped)
-		memset(&m->word[page], 0, nr * sizeof(m->word[0]));
+		memcpy(&m->word[page], &m->fresh[page], nr * sizeof(m->word[0]));
 }
 
 static void any_calls(struct ktest *t, uint64_t seed, bool leases, bool fails, unsigned int steps)
@@ -625,6 +904,7 @@ static void any_calls(struct ktest *t, uint64_t seed, bool leases, bool fails, u
 	memset(&m, 0, sizeof(m));
 	m.t = t;
 	m.as = start();
+	m.file = file();
 	m.fails = fails;
 	prng_seed(&m.prng, seed);
 	fake_map_leases(leases);
@@ -632,7 +912,7 @@ static void any_calls(struct ktest *t, uint64_t seed, bool leases, bool fails, u
 	for (int i = 0; i < 16; i++)
 		m.recent[i] = WINDOW / 2 + 20 * (uint64_t)i;
 	for (unsigned int n = 0; n < steps && !t->nr_failed; n++) {
-		switch (below(&m, 8)) {
+		switch (below(&m, 10)) {
 		case 0:
 		case 1:
 			random_mmap(&m);
@@ -649,6 +929,10 @@ static void any_calls(struct ktest *t, uint64_t seed, bool leases, bool fails, u
 		case 5:
 			random_discard(&m);
 			break;
+		case 6:
+		case 7:
+			random_mmap_file(&m);
+			break;
 		default:
 			break;
 		}
@@ -659,7 +943,7 @@ static void any_calls(struct ktest *t, uint64_t seed, bool leases, bool fails, u
 		if (m.prot[i] != NONE)
 			check_page(&m, i);
 	EXPECT_EQ(t, fake_kills, 0u);
-	stop(t, m.as);
+	stop_with(t, m.as, m.file);
 }
 
 static void any_calls_show_what_linux_shows(struct ktest *t)
@@ -732,6 +1016,10 @@ static const struct ktest_case cases[] = {
 	KTEST(places_that_are_asked_for),
 	KTEST(small_mappings_at_their_places),
 	KTEST(a_leased_mapping_moves_and_grows),
+	KTEST(a_library_is_one_message),
+	KTEST(a_file_comes_in_the_place_of_memory),
+	KTEST(a_leased_file_moves_and_grows),
+	KTEST(others_over_a_part_of_a_leased_file),
 	KTEST(a_home_without_leases),
 	KTEST(gaps_go_back_when_memory_is_short),
 	KTEST(a_batch_may_fail),

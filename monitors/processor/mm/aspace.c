@@ -292,8 +292,7 @@ int vma_cmp(const struct rb_node *a, const struct rb_node *b)
 	return va->start < vb->start ? -1 : va->start > vb->start;
 }
 
-/* Move the start of @v to @start, keeping what it shows there. */
-static void vma_trim_front(struct vma *v, vaddr_t start)
+void vma_trim_front(struct vma *v, vaddr_t start)
 {
 	const uint64_t cut = start - v->start;
 

@@ -258,9 +258,20 @@ static void free_gone(struct vma *gone)
 	while (gone) {
 		struct vma *next = rb_entry_or_null(gone->node.left, struct vma, node);
 
+		vma_release(gone);
 		kfree(gone);
 		gone = next;
 	}
+}
+
+/* Is what @next shows the continuation of @v, with the same rights? */
+static bool continues(const struct vma *v, const struct vma *next)
+{
+	if (!is_leased(v) || !is_leased(next) || next->start != v->end || next->prot != v->prot ||
+	    next->flags != v->flags || next->file != v->file)
+		return false;
+	return !v->file || (v->file_bytes == UINT64_MAX && next->file_bytes == UINT64_MAX &&
+			    next->pgoff == v->pgoff + ((v->end - v->start) >> PAGE_SHIFT));
 }
 
 /* Join @v with the one above it, if they are alike. */
@@ -269,43 +280,53 @@ static bool join_locked(struct aspace *as, struct vma *v, struct vma **gone)
 	struct vma *next = rb_entry_or_null(rb_next(&v->node), struct vma, node);
 
 	assert_spin_held(&as->lock);
-	if (!is_leased(v) || !is_leased(next) || next->start != v->end || next->prot != v->prot)
+	if (!continues(v, next))
 		return false;
 	v->end = next->end;
 	vma_remove_locked(as, next, gone);
 	return true;
 }
 
-/* The leased vma that ends at @start, with rights @prot; NULL: there is none. */
+/* The leased anonymous vma that ends at @start, with rights @prot; NULL: there is none. */
 static struct vma *vma_below_locked(struct aspace *as, vaddr_t start, uint32_t prot)
 {
 	struct vma *v;
 
 	assert_spin_held(&as->lock);
 	v = start ? vma_first_behind_locked(as, start - 1) : NULL;
-	return is_leased(v) && v->end == start && v->prot == prot ? v : NULL;
+	return is_leased(v) && v->end == start && v->prot == prot && !v->file ? v : NULL;
 }
 
-int lease_map(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot)
+static void vma_fill(struct vma *v, vaddr_t start, vaddr_t end, const struct map_request *req)
+{
+	*v = (struct vma){ .start = start, .end = end, .prot = req->prot, .flags = VMA_LEASE };
+	if (!req->object)
+		return;
+	object_get(req->object);
+	v->file = req->object;
+	v->pgoff = req->pgoff;
+	v->file_bytes = UINT64_MAX;
+	v->flags |= VMA_FILE | (req->prot & VMA_PROT_WRITE ? 0 : VMA_PRISTINE);
+}
+
+int lease_map(struct aspace *as, vaddr_t start, vaddr_t end, const struct map_request *req)
 {
 	struct vma *fresh = NULL, *gone = NULL, *v;
 	bool joins;
 
 	assert_mutex_held(&as->map_lock);
 	spin_lock(&as->lock);
-	joins = vma_below_locked(as, start, prot);
+	joins = !req->object && vma_below_locked(as, start, req->prot);
 	spin_unlock(&as->lock);
 	if (!joins) {
 		fresh = kmalloc(sizeof(*fresh));
 		if (!fresh)
 			return -ENOMEM;
-		*fresh = (struct vma){
-			.start = start, .end = end, .prot = prot, .flags = VMA_LEASE
-		};
+		vma_fill(fresh, start, end, req);
 	}
 	spin_lock(&as->lock);
 	gap_take_locked(as, as->lease, start, end);
-	v = fresh ? fresh : vma_below_locked(as, start, prot);
+	v = fresh ? fresh : vma_below_locked(as, start, req->prot);
 	if (fresh)
 		vma_add_locked(as, fresh);
 	v->end = end;
@@ -365,7 +386,9 @@ static void cut_locked(struct aspace *as, vaddr_t addr, struct vma **spare)
 	v = vma_first_behind_locked(as, addr);
 	*spare = NULL;
 	*back = *v;
-	back->start = addr;
+	if (back->file)
+		object_get(back->file);
+	vma_trim_front(back, addr);
 	v->end = addr;
 	vma_add_locked(as, back);
 }
@@ -403,6 +426,8 @@ void lease_protect(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot,
 	     v = rb_entry_or_null(rb_next(&v->node), struct vma, node)) {
 		ASSERT(is_leased(v));
 		v->prot = prot;
+		if (prot & VMA_PROT_WRITE)
+			v->flags &= ~VMA_PRISTINE;
 	}
 	v = vma_first_behind_locked(as, start ? start - 1 : 0);
 	while (v && v->end <= end) {
@@ -424,7 +449,7 @@ bool lease_is_reserved(struct aspace *as, vaddr_t start, uint64_t len, struct le
 	is = v && v->start <= start && v->end - start >= len && !(v->prot & VMA_PROT_WRITE) &&
 	     !(v->flags & ~(uint32_t)VMA_NORESERVE);
 	if (is)
-		*part = (struct lease_part){ start, v->end, true, v->prot };
+		*part = (struct lease_part){ start, v->end, true, false, v->prot };
 	spin_unlock(&as->lock);
 	return is;
 }
@@ -475,12 +500,28 @@ static bool next_part_locked(struct aspace *as, vaddr_t at, vaddr_t end, bool ga
 	while (v && v->start < end && !is_leased(v))
 		v = rb_entry_or_null(rb_next(&v->node), struct vma, node);
 	if (v && v->start < end)
-		*part = (struct lease_part){ v->start, v->end, true, v->prot };
+		*part = (struct lease_part){ v->start, v->end, true, v->file != NULL, v->prot };
 	else if (gap)
-		*part = (struct lease_part){ l->gaps[i].start, l->gaps[i].end, false, 0 };
+		*part = (struct lease_part){ l->gaps[i].start, l->gaps[i].end, false, false, 0 };
 	else
 		return false;
 	return true;
+}
+
+bool lease_next_file(struct aspace *as, vaddr_t start, vaddr_t end, struct lease_part *part)
+{
+	bool found;
+
+	assert_mutex_held(&as->map_lock);
+	if (!as->lease)
+		return false;
+	spin_lock(&as->lock);
+	while ((found = next_part_locked(as, start, end, false, part)) && !part->file)
+		start = part->end;
+	spin_unlock(&as->lock);
+	part->start = MAX(part->start, start);
+	part->end = MIN(part->end, end);
+	return found;
 }
 
 enum lease_cover lease_cover(struct aspace *as, vaddr_t start, vaddr_t end)
@@ -508,6 +549,24 @@ enum lease_cover lease_cover(struct aspace *as, vaddr_t start, vaddr_t end)
 	return !mapped ? LEASE_GAP : gaps ? LEASE_HOLES : LEASE_FULL;
 }
 
+uint64_t lease_uniform(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	const vaddr_t end = start + len;
+	struct lease_part part;
+	vaddr_t at = start;
+
+	assert_mutex_held(&as->map_lock);
+	if (!as->lease)
+		return len;
+	spin_lock(&as->lock);
+	while (at < end && next_part_locked(as, at, end, false, &part) && part.start <= at)
+		at = part.end;
+	if (at == start) /* not leased, up to what is next */
+		at = next_part_locked(as, start, end, false, &part) ? part.start : end;
+	spin_unlock(&as->lock);
+	return MIN(at, end) - start;
+}
+
 vaddr_t lease_mapped_until(struct aspace *as, vaddr_t start, vaddr_t end)
 {
 	struct lease_part part;
@@ -531,6 +590,7 @@ static void part_done(struct aspace *as, const struct lease_part *part)
 
 	spin_lock(&as->lock);
 	if (part->mapped) {
+		ASSERT(!part->file);
 		v = vma_first_behind_locked(as, part->start);
 		ASSERT(is_leased(v) && v->start == part->start && v->end == part->end);
 		v->flags &= ~(uint32_t)VMA_LEASE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Leases: ranges of an address space in which this processor maps, unmaps and protects private
- * anonymous memory by itself.
+ * memory by itself: anonymous, or of files.
  *
  * Invariants:	a leased page is in a vma with VMA_LEASE or in a gap, not in both. These hold:
  *		no home and no owner is asked about it. To them a lease is one writable
@@ -25,6 +25,7 @@ struct lease_part {
 	vaddr_t start;
 	vaddr_t end;
 	bool mapped;   /* else a gap */
+	bool file;     /* a mapping that shows a file: no home hears of it */
 	uint32_t prot; /* of what is mapped */
 };
 
@@ -72,10 +73,18 @@ enum lease_cover {
 	LEASE_FULL,  /* all of it is mapped */
 };
 enum lease_cover lease_cover(struct aspace *as, vaddr_t start, vaddr_t end);
+/* How many bytes of [start, +len), not empty, are all leased, or all not, from its start on. */
+uint64_t lease_uniform(struct aspace *as, vaddr_t start, uint64_t len);
 /* Until where [start, end), which is leased, is mapped without a hole. */
 vaddr_t lease_mapped_until(struct aspace *as, vaddr_t start, vaddr_t end);
-/* [start, end), which is a gap or becomes leased now, is mapped. -ENOMEM. */
-int lease_map(struct aspace *as, vaddr_t start, vaddr_t end, uint32_t prot) __must_check;
+/*
+ * [start, end), which is a gap or becomes leased now, is mapped, with the rights and the file of
+ * @req. -ENOMEM.
+ */
+int lease_map(struct aspace *as, vaddr_t start, vaddr_t end, const struct map_request *req)
+	__must_check;
+/* The lowest leased mapping of a file in [start, end), clipped to it; false: there is none. */
+bool lease_next_file(struct aspace *as, vaddr_t start, vaddr_t end, struct lease_part *part);
 /*
  * Vmas that changes of [start, end) may need, for lease_unmap() and lease_protect(); those that are
  * left are freed by lease_spares_free(). -ENOMEM.
@@ -104,8 +113,8 @@ void lease_adopt(struct aspace *as, const struct lease_part *part, vaddr_t until
 		 struct vma *fresh[2]);
 /*
  * Tell the home of all leases in [start, end): gaps are given back, and vmas, unless @gaps_only,
- * become mappings as any others; each as a whole. -ENOMEM: some are left; after other errors the
- * space is to end, see range_failed().
+ * become mappings as any others; each as a whole. They show no file. -ENOMEM: some are left; after
+ * other errors the space is to end, see range_failed().
  */
 int lease_release(struct aspace *as, vaddr_t start, vaddr_t end, bool gaps_only) __must_check;
 /* Owners drop the pages that they may have of gaps. Errors as of home_discard(). */
@@ -121,7 +130,7 @@ int lease_discard(struct aspace *as) __must_check;
 int lease_mmap(struct aspace *as, struct map_request *req, vaddr_t *addr) __must_check;
 /* remote_mmap(), with the lease that *req asks for; errors as of that. */
 int lease_remote_mmap(struct aspace *as, struct map_request *req, vaddr_t *addr) __must_check;
-/* The same for a munmap, and for a mprotect. */
+/* The same for a munmap, and for a mprotect of what is all leased, or all not. */
 int lease_munmap(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 int lease_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot) __must_check;
 /*
@@ -130,7 +139,10 @@ int lease_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot
  * Errors as of remote_mprotect(): what the range is, the home knows.
  */
 int lease_grow(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot) __must_check;
-/* Before a call whose remote part is about [start, +len): see lease_release(). */
+/*
+ * Before a call whose remote part is about [start, +len): see lease_release(). Unless @gaps_only,
+ * mappings of files are unmapped there, so the call unmaps or replaces all of it.
+ */
 int lease_leave(struct aspace *as, vaddr_t start, uint64_t len, bool gaps_only) __must_check;
 /* A call found no memory: have gaps been given back, so that it may be asked again? */
 bool lease_may_help(struct aspace *as, int err);

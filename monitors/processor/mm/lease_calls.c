@@ -2,11 +2,12 @@
 /*
  * mmap, munmap and mprotect of leased memory, without a message.
  *
- * Flow:	a mapping of private anonymous memory is made in a gap, if one is large enough; else
- *		the home is asked for it, and for a lease in its place: of small mappings a larger
- *		one, whose rest is a gap. munmap leaves a gap. A heap that grows by mprotect into
- *		what is reserved for it gets a lease there. A call that is about leases and other
- *		memory first ends the leases (lease_release()), then goes the way of all calls.
+ * Flow:	a mapping of private memory, anonymous or of a file, is made in a gap, if one is
+ *		large enough; else the home is asked for it, and for a lease in its place: of small
+ *		mappings and of files a larger one, whose rest is a gap. munmap leaves a gap. A
+ *		heap that grows by mprotect into what is reserved for it gets a lease there. A call
+ *		that is about leases and other memory first ends the leases (lease_release()), then
+ *		goes the way of all calls.
  * Limits:	what a space keeps in gaps is bounded, in number and bytes, and so are the pages
  *		that owners have of them: beyond that gaps are given back, and pages dropped, many
  *		with one message.
@@ -30,6 +31,7 @@
 #define CHUNK_MAX (16ull << 20)
 #define KEEP_MAX  (32ull << 20) /* bytes of gaps that a space keeps */
 #define KEEP_ONE  (8ull << 20)  /* one mapping above this is not leased */
+#define FILE_MAX  (64ull << 20) /* the same of a file: a library stays mapped */
 #define STALE_MAX 1024u         /* pages of gaps that owners may have */
 
 static bool param_lease = true;
@@ -48,15 +50,23 @@ static bool is_small_at(const struct map_request *req)
 	return (req->flags & MAPPING_FIXED_NOREPLACE) && req->len < LARGE;
 }
 
+static bool is_file(const struct map_request *req)
+{
+	return req->object && req->object->kind == OBJECT_FILE;
+}
+
 /*
- * May the mapping be leased? Memory that is charged as a lease is, wherever it lies; and, for
- * programs that make many at places of their own choice, small ones that are not.
+ * May the mapping be leased? Memory that is charged as a lease is, wherever it lies; for programs
+ * that make many at places of their own choice, small ones that are not; and files, of each of
+ * which a program's loader makes several mappings.
  */
 static bool may_lease(const struct map_request *req)
 {
-	return param_lease && !req->object && ((req->prot & VMA_PROT_WRITE) || is_small_at(req)) &&
-	       !(req->flags & ~(uint32_t)(MAPPING_FIXED | MAPPING_FIXED_NOREPLACE)) &&
-	       req->len <= KEEP_ONE;
+	if (!param_lease || (req->flags & ~(uint32_t)(MAPPING_FIXED | MAPPING_FIXED_NOREPLACE)))
+		return false;
+	if (req->object)
+		return is_file(req) && req->len <= FILE_MAX;
+	return ((req->prot & VMA_PROT_WRITE) || is_small_at(req)) && req->len <= KEEP_ONE;
 }
 
 /* Give back all gaps, to have room for others. */
@@ -68,21 +78,6 @@ static int gaps_return(struct aspace *as)
 bool lease_may_help(struct aspace *as, int err)
 {
 	return err == -ENOMEM && as->lease && as->lease->nr && !gaps_return(as);
-}
-
-int lease_leave(struct aspace *as, vaddr_t start, uint64_t len, bool gaps_only)
-{
-	if (start >= SPACE_TOP)
-		return 0;
-	return lease_release(as, start, start + MIN(len, SPACE_TOP - start), gaps_only);
-}
-
-/* LEASE_NOT: the leases that the call reaches have ended, and it goes the way of all calls. */
-static int leave_and_go_on(struct aspace *as, vaddr_t start, uint64_t len, bool gaps_only)
-{
-	const int err = lease_leave(as, start, len, gaps_only);
-
-	return err ? err : LEASE_NOT;
 }
 
 /* --- munmap ---------------------------------------------------------------------------- */
@@ -118,6 +113,25 @@ static int unmap(struct aspace *as, vaddr_t start, uint64_t len, bool remote)
 out:
 	lease_spares_free(&spares);
 	return err;
+}
+
+int lease_leave(struct aspace *as, vaddr_t start, uint64_t len, bool gaps_only)
+{
+	const vaddr_t end = start + MIN(len, SPACE_TOP - MIN(start, SPACE_TOP));
+	struct lease_part part;
+	int err = 0;
+
+	while (!gaps_only && !err && lease_next_file(as, start, end, &part))
+		err = unmap(as, part.start, part.end - part.start, true);
+	return err ? err : lease_release(as, start, end, gaps_only);
+}
+
+/* LEASE_NOT: the leases that the call reaches have ended, and it goes the way of all calls. */
+static int leave_and_go_on(struct aspace *as, vaddr_t start, uint64_t len, bool gaps_only)
+{
+	const int err = lease_leave(as, start, len, gaps_only);
+
+	return err ? err : LEASE_NOT;
 }
 
 /* Owners keep some old pages of gaps, not any number of them. */
@@ -198,8 +212,7 @@ int lease_mprotect(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot
 
 	if (cover == LEASE_NONE)
 		return LEASE_NOT;
-	if (cover == LEASE_SOME)
-		return leave_and_go_on(as, start, len, false);
+	ASSERT(cover != LEASE_SOME);
 	until = lease_mapped_until(as, start, start + len);
 	err = until > start ? protect(as, start, until, prot) : 0;
 	counter_inc(&lease_protects);
@@ -284,7 +297,7 @@ static int map_over(struct aspace *as, const struct map_request *req)
 		guard_cut(as, req->addr, end);
 		locked_cut(as, req->addr, end);
 		lease_unmap(as, req->addr, end, true, &spares);
-		err = lease_map(as, req->addr, end, req->prot);
+		err = lease_map(as, req->addr, end, req);
 		range_end(as, &r);
 	}
 	lease_spares_free(&spares);
@@ -302,13 +315,16 @@ static int map_at(struct aspace *as, const struct map_request *req, vaddr_t *add
 	if (may_lease(req) && lease_gap_fits(as, req->addr, req->addr + req->len) &&
 	    as->lease->nr < LEASE_GAPS && (cover == LEASE_GAP || (fixed && cover != LEASE_SOME))) {
 		*addr = req->addr;
-		return cover == LEASE_GAP ? lease_map(as, *addr, *addr + req->len, req->prot)
+		return cover == LEASE_GAP ? lease_map(as, *addr, *addr + req->len, req)
 					  : map_over(as, req);
 	}
 	return leave_and_go_on(as, req->addr, req->len, !fixed);
 }
 
-/* Ask for a lease together with the mapping. */
+/*
+ * Ask for a lease together with the mapping: for more than a small one, or one of a file, as others
+ * will come.
+ */
 static void want_lease(struct aspace *as, struct map_request *req)
 {
 	struct lease *l;
@@ -317,10 +333,13 @@ static void want_lease(struct aspace *as, struct map_request *req)
 		return;
 	l = as->lease;
 	req->lease_pages = (uint32_t)(req->len >> PAGE_SHIFT);
-	if (req->len >= LARGE || l->nr + 2 > LEASE_GAPS || l->bytes > KEEP_MAX / 2)
+	if ((req->len >= LARGE && !req->object) || l->nr + 2 > LEASE_GAPS ||
+	    l->bytes > KEEP_MAX / 2)
 		return;
-	l->chunk = l->chunk ? MIN(2 * l->chunk, CHUNK_MAX) : CHUNK_MIN;
-	req->lease_pages = (uint32_t)(l->chunk >> PAGE_SHIFT);
+	do
+		l->chunk = l->chunk ? MIN(2 * l->chunk, CHUNK_MAX) : CHUNK_MIN;
+	while (l->chunk < MIN(req->len, CHUNK_MAX));
+	req->lease_pages = (uint32_t)(MAX(l->chunk, req->len) >> PAGE_SHIFT);
 }
 
 /*
@@ -350,13 +369,13 @@ int lease_mmap(struct aspace *as, struct map_request *req, vaddr_t *addr)
 	} else if (req->addr || (req->flags & (MAPPING_FIXED | MAPPING_FIXED_NOREPLACE))) {
 		err = as->lease ? map_at(as, req, addr) : LEASE_NOT;
 	} else if (may_lease(req)) {
-		end = as->lease ? lease_find(as, req->len, req->len >= LARGE) : 0;
+		end = as->lease ? lease_find(as, req->len, req->len >= LARGE && !req->object) : 0;
 		if (!end) {
 			want_lease(as, req);
 			return LEASE_NOT;
 		}
 		*addr = end - req->len;
-		err = lease_map(as, *addr, end, req->prot);
+		err = lease_map(as, *addr, end, req);
 	} else {
 		return LEASE_NOT;
 	}
@@ -384,7 +403,7 @@ static int take_lease(struct aspace *as, const struct map_request *req,
 	counter_inc(&lease_got);
 	lease_gap_add(as, leased->start, leased->end, at);
 	*addr = at ? leased->start : leased->end - req->len;
-	return lease_map(as, *addr, *addr + req->len, req->prot);
+	return lease_map(as, *addr, *addr + req->len, req);
 }
 
 int lease_remote_mmap(struct aspace *as, struct map_request *req, vaddr_t *addr)

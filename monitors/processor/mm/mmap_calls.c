@@ -307,12 +307,50 @@ static int check_lock(struct aspace *as, struct map_request *req)
 	return err && (!asked || err != -EPERM) ? -EAGAIN : err;
 }
 
-static int map_anywhere(struct aspace *as, struct map_request *req, vaddr_t *out)
+/* The home is asked for the mapping; with MAPPING_FIXED its range is blocked. */
+static int map_at_home(struct aspace *as, struct map_request *req, vaddr_t *addr)
 {
 	const struct object *object = req->object;
 	const bool fixed = req->flags & MAPPING_FIXED;
-	struct blocked_range r;
-	bool done = false;
+	int err = lease_remote_mmap(as, req, addr);
+
+	if (fixed && err)
+		err = range_over_failed(as, req->addr, req->len, err);
+	else if (fixed)
+		range_replaced(as, req->addr, req->len);
+	if (!err && req->attached)
+		attach_add(as, req->attached, *addr, req->len);
+	if (!err && object && object->kind == OBJECT_FILE && !(req->prot & VMA_PROT_WRITE) &&
+	    !(req->flags & MAPPING_SHARED))
+		aspace_set_vma_flags(as, *addr, *addr + req->len, VMA_PRISTINE);
+	return err;
+}
+
+/*
+ * In the place of what is there, which is blocked meanwhile: no thread sees a part of it gone that
+ * had to leave a lease before.
+ */
+static int map_over(struct aspace *as, struct map_request *req, vaddr_t *addr)
+{
+	struct blocked_range all, r;
+	int err;
+
+	aspace_block(as, &all, req->addr, req->addr + req->len);
+	err = lease_mmap(as, req, addr);
+	if (err == LEASE_NOT) {
+		err = range_begin(as, &r, req->addr, req->len);
+		if (!err) {
+			err = map_at_home(as, req, addr);
+			range_end(as, &r);
+		}
+	}
+	aspace_unblock(as, &all);
+	return err;
+}
+
+static int map_anywhere(struct aspace *as, struct map_request *req, vaddr_t *out)
+{
+	const bool fixed = req->flags & MAPPING_FIXED;
 	vaddr_t addr = 0;
 	int err;
 
@@ -324,28 +362,13 @@ static int map_anywhere(struct aspace *as, struct map_request *req, vaddr_t *out
 		err = check_lock(as, req);
 	if (!err)
 		err = layout_prepare(as, req->attached, req->locks);
-	if (!err)
+	if (!err && fixed) {
+		err = map_over(as, req, &addr);
+	} else if (!err) {
 		err = lease_mmap(as, req, &addr);
-	if (err == LEASE_NOT)
-		err = fixed ? range_begin(as, &r, req->addr, req->len) : 0;
-	else
-		done = true;
-	if (err || done) {
-		*out = addr;
-		return err;
+		if (err == LEASE_NOT)
+			err = map_at_home(as, req, &addr);
 	}
-	err = lease_remote_mmap(as, req, &addr);
-	if (fixed && err)
-		err = range_over_failed(as, req->addr, req->len, err);
-	else if (fixed)
-		range_replaced(as, req->addr, req->len);
-	if (!err && req->attached)
-		attach_add(as, req->attached, addr, req->len);
-	if (!err && object && object->kind == OBJECT_FILE && !(req->prot & VMA_PROT_WRITE) &&
-	    !(req->flags & MAPPING_SHARED))
-		aspace_set_vma_flags(as, addr, addr + req->len, VMA_PRISTINE);
-	if (fixed)
-		range_end(as, &r);
 	*out = addr;
 	return err;
 }
@@ -542,16 +565,52 @@ static int protect_at_home(struct aspace *as, vaddr_t start, uint64_t len, uint3
 	return err;
 }
 
+/* mprotect of [start, +len), which is all leased, or all not. */
+static int protect_part(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot,
+			uint32_t rights)
+{
+	struct blocked_range r;
+	int err = lease_mprotect(as, start, len, rights);
+
+	if (err != LEASE_NOT)
+		return err;
+	err = (prot & PROT_WRITE) ? check_writable(as, start, start + len) : 0;
+	if (err)
+		return err;
+	aspace_block(as, &r, start, start + len);
+	err = protect_at_home(as, start, len, rights);
+	/* PTEs are a cache of tags and rights: the next touch makes them anew. */
+	aspace_unmap_range(as, start, start + len);
+	aspace_unblock(as, &r);
+	return err;
+}
+
+/* As Linux: what stands before a part that is an error is changed. */
+static int protect_locked(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot,
+			  uint32_t rights)
+{
+	int err = seal_check(as, start, len);
+
+	assert_mutex_held(&as->map_lock);
+	if (!err)
+		err = kmem_may_map(as);
+	while (!err && len) {
+		const uint64_t part = lease_uniform(as, start, len);
+
+		err = protect_part(as, start, part, prot, rights);
+		start += part;
+		len -= part;
+	}
+	return err;
+}
+
 /* mprotect(addr, len, prot) */
 long sys_mprotect(const struct syscall_args *args)
 {
 	const uint32_t prot = (uint32_t)args->a[2];
-	const uint32_t rights = as_personality(prot & VMA_PROT_ALL);
 	struct aspace *as = aspace_current();
 	const uint64_t start = args->a[0];
 	uint64_t len = args->a[1];
-	struct blocked_range r;
-	bool done = false;
 	int err;
 
 	if (prot & ~(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_GROWSDOWN | PROT_GROWSUP))
@@ -565,24 +624,7 @@ long sys_mprotect(const struct syscall_args *args)
 	err = mutex_lock_killable(&as->map_lock);
 	if (err)
 		return err;
-	err = seal_check(as, start, len);
-	if (!err)
-		err = kmem_may_map(as);
-	if (!err)
-		err = lease_mprotect(as, start, len, rights);
-	if (err == LEASE_NOT)
-		err = (prot & PROT_WRITE) ? check_writable(as, start, start + len) : 0;
-	else
-		done = true;
-	if (err || done) {
-		mutex_unlock(&as->map_lock);
-		return err;
-	}
-	aspace_block(as, &r, start, start + len);
-	err = protect_at_home(as, start, len, rights);
-	/* PTEs are a cache of tags and rights: the next touch makes them anew. */
-	aspace_unmap_range(as, start, start + len);
-	aspace_unblock(as, &r);
+	err = protect_locked(as, start, len, prot, as_personality(prot & VMA_PROT_ALL));
 	mutex_unlock(&as->map_lock);
 	return err;
 }

@@ -4,7 +4,8 @@
  *
  * Flow:	in place if there is room: the home is asked, and no page moves. Otherwise the lines
  *		of the old range go back to their owners, the home moves the mapping with its pages,
- *		and the copies here follow.
+ *		and the copies here follow. A leased mapping of a file is made again at its new
+ *		place by ourselves, and gets copies of the pages that are private.
  * Locking:	aspace.map_lock across the call.
  * Failure:	as of mmap_calls.c
  */
@@ -101,6 +102,139 @@ static int leave_leases(struct aspace *as, const struct move_request *req, bool 
 	return err;
 }
 
+/* --- leased mappings of files ----------------------------------------------------------- */
+
+/*
+ * Is [@start, @end) part of one mapping of a file that is leased? *v: the vma at its start,
+ * referenced. 0: it is not leased, or no file; -EFAULT: not one mapping.
+ */
+static int leased_file(struct aspace *as, vaddr_t start, vaddr_t end, struct vma *v)
+{
+	struct lease_part part;
+	struct layout_seq seq;
+	vaddr_t at;
+
+	if (!lease_next_file(as, start, end, &part))
+		return 0;
+	if (part.start > start || aspace_find_vma(as, start, v, &seq))
+		return -EFAULT;
+	for (at = v->end; at < end;) {
+		struct vma next;
+		bool same;
+
+		if (aspace_find_vma(as, at, &next, &seq))
+			break;
+		same = next.file == v->file && next.prot == v->prot &&
+		       next.pgoff == v->pgoff + ((at - v->start) >> PAGE_SHIFT);
+		at = next.end;
+		vma_release(&next);
+		if (!same)
+			break;
+	}
+	if (at >= end)
+		return 1;
+	vma_release(v);
+	return -EFAULT;
+}
+
+/* Copy the pages of [from, +nr) that are private to @to on; both are blocked. */
+static int copy_private(struct aspace *as, uint64_t from, uint64_t to, uint64_t nr)
+{
+	bool any = false;
+	int err = 0;
+
+	for (uint64_t i = 0; i < nr && !err; i++) {
+		struct line *src, *copy;
+		struct object *where;
+
+		err = anon_find(as, from + i, SEQ_ANY, &where, &src);
+		if (err == -ENOENT) {
+			err = 0;
+			continue;
+		}
+		if (err)
+			break;
+		err = anon_copy(as, to + i, SEQ_ANY, src, &copy);
+		excache_put(src);
+		if (err)
+			break;
+		excache_put(copy);
+		any = true;
+	}
+	if (any)
+		aspace_not_pristine(as, to << PAGE_SHIFT);
+	return err;
+}
+
+static long move_file(struct aspace *as, const struct move_request *req, struct map_request *map)
+{
+	const uint64_t keep = MIN(req->old_len, req->new_len);
+	struct move_request undo = { .old_len = req->new_len, .new_len = req->old_len };
+	const long at = aspace_map_locked(as, map);
+	struct blocked_range old, new;
+	int err;
+
+	if (at < 0)
+		return at;
+	aspace_block(as, &old, req->old_addr, req->old_addr + req->old_len);
+	aspace_block(as, &new, (vaddr_t)at, (vaddr_t)at + req->new_len);
+	aspace_unmap_range(as, req->old_addr, req->old_addr + req->old_len);
+	err = copy_private(as, req->old_addr >> PAGE_SHIFT, (vaddr_t)at >> PAGE_SHIFT,
+			   keep >> PAGE_SHIFT);
+	aspace_unmap_range(as, (vaddr_t)at, (vaddr_t)at + req->new_len);
+	aspace_unblock(as, &new);
+	aspace_unblock(as, &old);
+	if (!err) {
+		moved(as, req, (vaddr_t)at);
+		err = aspace_unmap(as, req->old_addr, req->old_len);
+		undo.old_addr = (vaddr_t)at;
+		if (err)
+			moved(as, &undo, req->old_addr);
+	}
+	if (err)
+		(void)!aspace_unmap(as, (vaddr_t)at, req->new_len);
+	return err ? err : at;
+}
+
+/* The same, after leased_file() has found @v. */
+static long remap_file(struct aspace *as, const struct move_request *req, const struct vma *v,
+		       uint32_t flags)
+{
+	const vaddr_t old_end = req->old_addr + req->old_len;
+	struct map_request map = {
+		.addr = old_end,
+		.len = req->new_len - req->old_len,
+		.object = v->file,
+		.pgoff = v->pgoff + ((old_end - v->start) >> PAGE_SHIFT),
+		.prot = v->prot,
+		.flags = MAPPING_FIXED_NOREPLACE,
+	};
+	long ret = -EEXIST;
+
+	if (map.pgoff - (req->old_len >> PAGE_SHIFT) + (req->new_len >> PAGE_SHIFT) >
+	    (uint64_t)INT64_MAX >> PAGE_SHIFT)
+		return -EINVAL;
+	if (!(flags & MREMAP_FIXED)) { /* it grows */
+		if (map.len <= SPACE_TOP - old_end)
+			ret = aspace_map_locked(as, &map);
+		if (ret >= 0) {
+			moved(as, req, req->old_addr);
+			return (long)req->old_addr;
+		}
+		if (ret != -EEXIST && ret != -ENOMEM)
+			return ret;
+		if (!(flags & MREMAP_MAYMOVE))
+			return -ENOMEM;
+	}
+	map.addr = req->new_addr;
+	map.len = req->new_len;
+	map.pgoff = v->pgoff + ((req->old_addr - v->start) >> PAGE_SHIFT);
+	map.flags = flags & MREMAP_FIXED ? MAPPING_FIXED : 0;
+	return move_file(as, req, &map);
+}
+
+/* --- the call ---------------------------------------------------------------------------- */
+
 /* The old length 0: what a shared mapping shows from there on is mapped a second time. */
 static long duplicate(struct aspace *as, const struct move_request *req, uint32_t flags)
 {
@@ -137,6 +271,7 @@ static long duplicate(struct aspace *as, const struct move_request *req, uint32_
 static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flags)
 {
 	uint64_t locks;
+	struct vma v;
 	vaddr_t addr;
 	int err;
 
@@ -155,7 +290,15 @@ static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flag
 	locks = locked_new(as, req->old_addr, req->old_len, req->new_len);
 	if (locks && locked_check(as, locks))
 		return -EAGAIN;
-	err = leave_leases(as, req, flags & MREMAP_FIXED);
+	err = leased_file(as, req->old_addr, req->old_addr + req->old_len, &v);
+	if (err > 0) {
+		const long ret = remap_file(as, req, &v, flags);
+
+		vma_release(&v);
+		return ret;
+	}
+	if (!err)
+		err = leave_leases(as, req, flags & MREMAP_FIXED);
 	if (err)
 		return err;
 	if (!(flags & MREMAP_FIXED)) {

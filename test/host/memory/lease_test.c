@@ -210,6 +210,50 @@ static void a_lease_at_a_place(struct ktest *t)
 	EXPECT_TRUE(t, space_stop(&f, &p));
 }
 
+/* A mapping of a file in a lease is the processor's; without one it is the home's. */
+static void a_file_may_ask_for_a_lease(struct ktest *t)
+{
+	struct pm_mmap_req req = {
+		.len = 3 * PAGE_SIZE, .pgoff = 7, .prot = PM_PROT_READ, .lease_pages = 8
+	};
+	static uint8_t reply[16384];
+	static struct pm_range_rep rep;
+	struct pm_mmap_req_wire w;
+	struct fake_proc p;
+	struct pm_vma v;
+	struct fake f;
+
+	start(t, &f, &p, 1);
+	req.aspace = p.aspace;
+	req.file = fake_sealed((struct proto_file){ .ino = 7, .gen = 1, .node = FAKE_STORAGE },
+			       PROTO_VNODE_ROOT);
+	for (int i = 0; i < 2; i++) {
+		int ret;
+
+		pm_mmap_req_encode(&req, &w);
+		ret = memory_serve(&f.mem[0], FAKE_PROC, PM_MMAP, &w, sizeof(w), NULL, 0, reply,
+				   sizeof(reply), NULL);
+		ASSERT_TRUE(t, ret > 0 && !pm_range_rep_decode(reply, (size_t)ret, &rep));
+		EXPECT_EQ(t, proc_fill_vma(&p, rep.addr, &v), 0);
+		EXPECT_EQ(t, v.end - v.start, i ? 3 * PAGE_SIZE : 8 * PAGE_SIZE);
+		EXPECT_EQ(t, v.flags, i ? PM_VMA_FILE : PM_VMA_LEASE);
+		EXPECT_EQ(t, v.pgoff, i ? 7u : 0u);
+		set_mode(t, &f, 2, PM_COMMIT_STRICT); /* in which there are none */
+	}
+	EXPECT_EQ(t, committed(&f), 8u);
+	/* Shared ones, and those in the place of others, are never the processor's. */
+	for (int i = 0; i < 2; i++) {
+		req.flags = i ? PM_MAP_SHARED : PM_MAP_FIXED;
+		req.addr = rep.addr;
+		pm_mmap_req_encode(&req, &w);
+		EXPECT_EQ(t,
+			  memory_serve(&f.mem[0], FAKE_PROC, PM_MMAP, &w, sizeof(w), NULL, 0, reply,
+				       sizeof(reply), NULL),
+			  -EPROTO);
+	}
+	EXPECT_TRUE(t, space_stop(&f, &p));
+}
+
 static void a_number_is_served_once(struct ktest *t)
 {
 	struct fake_proc p;
@@ -387,11 +431,17 @@ static void a_batch_without_memory_is_continued(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(a_lease_takes_and_gives_pages),       KTEST(a_number_is_served_once),
-	KTEST(what_is_not_leased_is_refused),       KTEST(a_lease_that_cannot_be_had),
-	KTEST(the_break_has_a_lease_behind_it),     KTEST(a_fork_copies_leases),
-	KTEST(a_batch_without_memory_is_continued), KTEST(a_lease_at_a_place),
-	KTEST(a_lease_of_what_is_mapped),           { 0 },
+	KTEST(a_lease_takes_and_gives_pages),
+	KTEST(a_number_is_served_once),
+	KTEST(what_is_not_leased_is_refused),
+	KTEST(a_lease_that_cannot_be_had),
+	KTEST(the_break_has_a_lease_behind_it),
+	KTEST(a_fork_copies_leases),
+	KTEST(a_batch_without_memory_is_continued),
+	KTEST(a_lease_at_a_place),
+	KTEST(a_lease_of_what_is_mapped),
+	KTEST(a_file_may_ask_for_a_lease),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "memory.lease", .cases = cases };
 KTEST_SUITE(suite);

@@ -251,8 +251,9 @@ struct pm_mmap_req_wire {
 	le32_t flags; /* enum pm_map_flags */
 	le32_t want_credits;
 	/*
-	 * Private anonymous memory, anywhere or with PM_MAP_FIXED_NOREPLACE: lease so many pages,
-	 * at least @len, in the place of the mapping, from @addr on if that is fixed. 0 = no lease.
+	 * Private memory, also of a file, anywhere or with PM_MAP_FIXED_NOREPLACE: lease so many
+	 * pages, at least @len, in the place of the mapping, from @addr on if that is fixed; what
+	 * of it shows the file, the processor alone knows. 0 = no lease.
 	 */
 	le32_t lease_pages;
 };
