@@ -44,6 +44,7 @@ COUNTER(kept_recalls, "kept.recalls", "times that all entries of a storage node 
 #define LOW_EVICTS  4u   /* entries that go then for each that comes */
 #define ENTRY_BYTES 256u /* about */
 #define ASK_NS      NSEC_PER_SEC /* after a refusal */
+#define LINK_MAX    512u         /* bytes of a target that is kept */
 
 struct entry {
 	struct list_head lru;
@@ -57,6 +58,8 @@ struct attr_entry {
 	struct file_attr attr;
 	enum kept_what what; /* 0: nothing */
 	bool is_whole;
+	char *target; /* of a symbolic link, link_len bytes; NULL: not known */
+	size_t link_len;
 };
 
 struct name_entry {
@@ -166,7 +169,8 @@ static struct name_entry *name_of(struct entry *e)
 
 static size_t bytes_of(struct entry *e)
 {
-	return e->is_name ? sizeof(struct name_entry) + name_of(e)->len : sizeof(struct attr_entry);
+	return e->is_name ? sizeof(struct name_entry) + name_of(e)->len
+			  : sizeof(struct attr_entry) + attr_of(e)->link_len;
 }
 
 static struct attr_entry *find_attr_locked(uint64_t ino, uint32_t gen, uint32_t node)
@@ -227,8 +231,11 @@ static void free_all(struct list_head *dead)
 {
 	struct entry *e, *next;
 
-	list_for_each_entry_safe(e, next, dead, lru)
+	list_for_each_entry_safe(e, next, dead, lru) {
+		if (!e->is_name)
+			kfree(attr_of(e)->target);
 		kfree(e->is_name ? (void *)name_of(e) : (void *)attr_of(e));
+	}
 }
 
 static void not_whole_locked(uint64_t ino, uint32_t gen, uint32_t node) __must_hold(&kept.lock)
@@ -251,6 +258,13 @@ static void evict_one_locked(struct list_head *dead) __must_hold(&kept.lock)
 	counter_inc(&kept_evicted);
 }
 
+static void make_room_locked(struct list_head *dead) __must_hold(&kept.lock)
+{
+	assert_spin_held(&kept.lock);
+	while (kept.bytes > max_bytes)
+		evict_one_locked(dead);
+}
+
 /* @e comes, and others go. */
 static void enter_locked(struct entry *e, uint64_t hash, struct list_head *dead)
 	__must_hold(&kept.lock)
@@ -260,8 +274,7 @@ static void enter_locked(struct entry *e, uint64_t hash, struct list_head *dead)
 	list_add_tail(&e->lru, &kept.lru);
 	kept.nr++;
 	kept.bytes += bytes_of(e);
-	while (kept.bytes > max_bytes)
-		evict_one_locked(dead);
+	make_room_locked(dead);
 	if (frames_free_count() >= kept.low_frames)
 		return;
 	for (unsigned int i = 0; i < LOW_EVICTS && !list_empty(&kept.lru); i++)
@@ -516,6 +529,39 @@ void kept_fill_name(const struct kept_ticket *t, const struct file_id *dir, cons
 	(void)fill_name(t, (struct own){ 0 }, dir, name, len, file);
 }
 
+void kept_fill_link(const struct kept_ticket *t, const struct file_id *dir, const char *name,
+		    size_t name_len, const struct file_id *link, const char *target, size_t len)
+{
+	const uint64_t hash = hash_of_file(link);
+	const struct name_entry *e;
+	struct attr_entry *a;
+	LIST_HEAD(dead);
+	char *copy;
+
+	if (!t->allowed || link->node != t->node || !len || len > LINK_MAX)
+		return;
+	copy = kmalloc(len);
+	if (!copy)
+		return;
+	memcpy(copy, target, len);
+	spin_lock(&kept.lock);
+	e = find_name_locked(dir, name, name_len);
+	a = find_attr_locked(link->ino, link->gen, link->node);
+	if (a && !a->target && e && file_id_equal(&e->file, link) &&
+	    holds_locked(t, hash, (struct own){ 0 }) &&
+	    holds_locked(t, hash_of_name(dir, name, name_len), (struct own){ 0 })) {
+		a->target = copy;
+		a->link_len = len;
+		kept.bytes += len;
+		touch_locked(&a->e);
+		make_room_locked(&dead);
+		copy = NULL;
+	}
+	spin_unlock(&kept.lock);
+	kfree(copy);
+	free_all(&dead);
+}
+
 /* --- look-ups ---------------------------------------------------------------------------- */
 
 bool kept_attr(const struct file_id *file, enum kept_what what, struct file_attr *out)
@@ -533,6 +579,23 @@ bool kept_attr(const struct file_id *file, enum kept_what what, struct file_attr
 	spin_unlock(&kept.lock);
 	counter_inc(a ? &kept_hits : &kept_misses);
 	return a;
+}
+
+size_t kept_link(const struct file_id *link, char *buf, size_t size)
+{
+	struct attr_entry *a;
+	size_t len = 0;
+
+	spin_lock(&kept.lock);
+	a = find_attr_locked(link->ino, link->gen, link->node);
+	if (a && a->target) {
+		len = a->link_len;
+		memcpy(buf, a->target, MIN(len, size));
+		touch_locked(&a->e);
+	}
+	spin_unlock(&kept.lock);
+	counter_inc(len ? &kept_hits : &kept_misses);
+	return len;
 }
 
 enum kept_found kept_name(const struct file_id *dir, const char *name, size_t len,
@@ -591,6 +654,7 @@ static void end_mark_locked(struct mark *m) __must_hold(&kept.lock)
 void kept_change_file(struct kept_change *c, const struct file_id *file, enum kept_what left)
 {
 	struct attr_entry *a;
+	char *gone = NULL;
 
 	ASSERT(c->nr_files < KEPT_FILES);
 	c->files[c->nr_files++] = *file;
@@ -599,7 +663,14 @@ void kept_change_file(struct kept_change *c, const struct file_id *file, enum ke
 	a = find_attr_locked(file->ino, file->gen, file->node);
 	if (a)
 		a->what = MIN(a->what, left);
+	if (a && !a->what) { /* it may be the end of a link */
+		gone = a->target;
+		kept.bytes -= a->link_len;
+		a->target = NULL;
+		a->link_len = 0;
+	}
 	spin_unlock(&kept.lock);
+	kfree(gone);
 }
 
 void kept_change_name(struct kept_change *c, const struct file_id *dir, const char *name,

@@ -13,6 +13,8 @@
  *		A fill counts only if the node had allowed it when the request was made, and nothing
  *		that it tells was changed since: answers may overtake each other.
  *		Of a *whole* directory all names are kept: what is not here is not there.
+ *		A symbolic link's target never changes, so it is kept with the link's attributes,
+ *		as long as these are.
  * Context:	none of this sleeps but kept_ask(); any thread.
  * Limits:	vfs.names bytes; what was not used for longest goes, and more when memory is short.
  */
@@ -58,6 +60,12 @@ void kept_fill_attr(const struct kept_ticket *t, const struct file_attr *attr, e
 void kept_fill_name(const struct kept_ticket *t, const struct file_id *dir, const char *name,
 		    size_t len, const struct file_id *file);
 
+/* The target of @link, whose attributes are kept, and which the request has found by that name. */
+void kept_fill_link(const struct kept_ticket *t, const struct file_id *dir, const char *name,
+		    size_t name_len, const struct file_id *link, const char *target, size_t len);
+
+/* The length of the target of @link, of which at most @size bytes are copied; 0: not known. */
+size_t kept_link(const struct file_id *link, char *buf, size_t size) __must_check;
 /* Are at least @what of the attributes of @file here? */
 bool kept_attr(const struct file_id *file, enum kept_what what, struct file_attr *out);
 /* *@file: as attributes name it. */

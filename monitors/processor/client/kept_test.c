@@ -279,6 +279,90 @@ static void what_has_no_room_is_not_known(struct ktest *t)
 	kept_drop(NODE);
 }
 
+/* --- targets ----------------------------------------------------------------------------- */
+
+static void fill_link(const struct kept_ticket *ticket, const char *target)
+{
+	kept_fill_link(ticket, &dir, "f", 1, &file, target, strlen(target));
+}
+
+static size_t target(char *buf, size_t size)
+{
+	memset(buf, '?', size);
+	return kept_link(&file, buf, size);
+}
+
+static void a_target_is_kept_with_its_link(struct ktest *t)
+{
+	static char longest[513];
+	static char buf[600];
+	struct kept_ticket ticket;
+	struct kept_change c;
+
+	allow(t);
+	kept_begin(&ticket, NODE);
+	fill_link(&ticket, "to"); /* of a link that is not known */
+	EXPECT_EQ(t, target(buf, 8), 0u);
+	fill(&ticket);
+	kept_fill_link(&ticket, &dir, "g", 1, &file, "to", 2); /* found by another name */
+	EXPECT_EQ(t, target(buf, 8), 0u);
+	memset(longest, 'x', sizeof(longest));
+	kept_fill_link(&ticket, &dir, "f", 1, &file, longest, 513);
+	EXPECT_EQ(t, target(buf, 8), 0u);
+	fill_link(&ticket, "to/there");
+	EXPECT_EQ(t, target(buf, 4), 8u);
+	EXPECT_EQ(t, memcmp(buf, "to/t", 4), 0);
+	EXPECT_EQ(t, target(buf, 9), 8u);
+	EXPECT_EQ(t, memcmp(buf, "to/there?", 9), 0);
+	/* It stays when the attributes change, and goes when the link may be gone. */
+	kept_change(&c, NODE);
+	kept_change_file(&c, &file, KEPT_RIGHTS);
+	kept_change_end(&c, 0);
+	EXPECT_EQ(t, target(buf, 9), 8u);
+	kept_change(&c, NODE);
+	kept_change_file(&c, &file, 0);
+	kept_change_end(&c, 0);
+	EXPECT_EQ(t, target(buf, 9), 0u);
+	kept_begin(&ticket, NODE);
+	fill(&ticket);
+	kept_fill_link(&ticket, &dir, "f", 1, &file, longest, 512);
+	EXPECT_EQ(t, target(buf, sizeof(buf)), 512u);
+	kept_drop(NODE);
+	EXPECT_EQ(t, target(buf, 9), 0u);
+}
+
+/* The path of the request may have led to another link, or to this one by another name. */
+static void a_change_overtakes_a_target(struct ktest *t)
+{
+	for (int i = 0; i < 4; i++) {
+		struct kept_ticket ticket;
+		struct kept_change c;
+		char buf[8];
+
+		allow(t);
+		kept_begin(&ticket, NODE);
+		fill(&ticket);
+		kept_change(&c, NODE);
+		if (i == 0)
+			kept_change_file(&c, &file, KEPT_RIGHTS);
+		if (i == 1) {
+			kept_change_name(&c, &dir, "f", 1);
+			kept_change_fill_name(&c, 0, &file);
+		}
+		if (i == 2)
+			kept_change_moves(&c);
+		if (i < 3) {
+			fill_link(&ticket, "to");
+			EXPECT_EQ(t, target(buf, 8), 0u);
+		}
+		kept_change_end(&c, 0);
+		if (i == 3)
+			kept_drop(NODE);
+		fill_link(&ticket, "to");
+		EXPECT_EQ(t, target(buf, 8), 0u);
+	}
+}
+
 static const struct ktest_case kept_cases[] = {
 	KTEST(what_is_told_is_kept),
 	KTEST(nothing_is_kept_that_was_not_allowed),
@@ -290,6 +374,8 @@ static const struct ktest_case kept_cases[] = {
 	KTEST(a_file_is_unwritten_until_it_is_not),
 	KTEST(of_a_whole_directory_all_is_known),
 	KTEST(what_has_no_room_is_not_known),
+	KTEST(a_target_is_kept_with_its_link),
+	KTEST(a_change_overtakes_a_target),
 	{ 0 },
 };
 static const struct ktest_suite kept_suite = {

@@ -658,11 +658,13 @@ static int take_kept(const struct kept_walk *w, const struct file_attr *attr,
 	return storagefs_inode(w->fs, attr, w->ticket.now, w->path, len, &found->inode);
 }
 
-/* The node walks @rest from the directory at @base. */
-static int ask_node(struct storage_fs *fs, const char *base, const char *rest,
-		    const struct stops *stops, uint64_t before, const struct path_lookup *how,
+/* The node walks what is left of @w. */
+static int ask_node(const struct kept_walk *w, const struct stops *stops, uint64_t before,
 		    struct path_found *found)
 {
+	const struct path_lookup *how = w->how;
+	const char *base = w->path, *rest = w->rest;
+	struct storage_fs *fs = w->fs;
 	const size_t base_len = strlen(base), rest_len = strlen(rest);
 	struct kept_ticket ticket;
 	struct storage_walk walk = {
@@ -701,7 +703,7 @@ static int ask_node(struct storage_fs *fs, const char *base, const char *rest,
 		found->turn = turn_of(&rep, stops);
 		if (stops->apart && found->turn == TURN_BOUND)
 			err = -ENOENT;
-		found->nr_links = rep.nr_links;
+		found->nr_links = w->nr_links + rep.nr_links;
 		found->rest = copy(rep.rest, rep.rest_len);
 		if (!err && !found->rest)
 			err = -ENOMEM;
@@ -745,9 +747,10 @@ static int look_up_once(struct storage_inode *si, const struct kept_ticket *tick
 	if (before != moves())
 		err = -EAGAIN;
 	else if (err == 1)
-		err = ask_node(fs, kept.path, kept.rest, &stops, before, how, found);
+		err = ask_node(&kept, &stops, before, found);
 	else if (!err)
 		err = take_kept(&kept, &attr, found);
+	kfree(kept.text);
 	kfree(stops.own);
 	return err;
 }
@@ -797,9 +800,12 @@ static int storagefs_lookup(struct inode *dir, const char *name, size_t len, str
 static ssize_t storagefs_readlink(struct inode *link, char *buf, size_t size)
 {
 	struct storage_inode *si = storage_inode_of(link);
-	char *path = path_of(si);
-	ssize_t ret;
+	ssize_t ret = (ssize_t)kept_link(&si->file, buf, size);
+	char *path;
 
+	if (ret)
+		return MIN(ret, (ssize_t)size);
+	path = path_of(si);
 	if (IS_ERR(path))
 		return PTR_ERR(path);
 	ret = storage_readlink(&storage_fs_of(si)->place, path, buf, size);

@@ -5,15 +5,17 @@
  * Flow:	storagefs_walk_kept() goes down a path name by name, checks search permission on the
  *		way, and asks the node for single names that are not here, by user 0: by the handle
  *		of the directory whose permission was checked, as its path may lead elsewhere by
- *		then. Where only the node knows the way (a link, "..", an access list, a mount
- *		point) the rest of the path is the node's to walk for the caller's user, from the
- *		path of the directory that the walk has come to.
+ *		then. Links are followed that lead downwards. Where only the node knows the way
+ *		(other links, "..", an access list, a mount point) the rest of the path is the
+ *		node's to walk for the caller's user, from the path of the directory that the walk
+ *		has come to.
  * Ordering:	the paths that the node walks are those of the moment: the caller begins again when
  *		a rename has come between.
  */
 #include <fs/acl.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <mm/slab.h>
 #include <processor/client/kept.h>
 
 #include "live.h"
@@ -115,6 +117,79 @@ static int find(struct kept_walk *w, const char *name, size_t len, struct file_a
 	return 0;
 }
 
+/* Is ".." among the names of @rest? */
+static bool leads_up(const char *rest)
+{
+	while (*rest) {
+		const size_t len = (size_t)(strchrnul(rest, '/') - rest);
+
+		if (len == 2 && !memcmp(rest, "..", 2))
+			return true;
+		rest += len;
+		while (*rest == '/')
+			rest++;
+	}
+	return false;
+}
+
+/* Is the root of the file system the "/" of absolute links? */
+static bool is_root(const struct kept_walk *w)
+{
+	return w->fs->root.node && !strcmp(w->fs->place.at, "/") && !w->how->below &&
+	       !w->how->stop && !w->how->bound;
+}
+
+/* The target of @link, which is at w->path, into @buf. 0: not known, or too long. */
+static size_t target_of(const struct kept_walk *w, const char *name, size_t name_len,
+			const struct file_id *link, char *buf, size_t size)
+{
+	ssize_t len = (ssize_t)kept_link(link, buf, size);
+
+	if (!len) {
+		len = storage_readlink(&w->fs->place, w->path, buf, size);
+		if (len > 0)
+			kept_fill_link(&w->ticket, &w->cur, name, name_len, link, buf, (size_t)len);
+	}
+	return len < 0 || (size_t)len >= size ? 0 : (size_t)len;
+}
+
+/*
+ * Put the target of @link, whose name is @len bytes of w->rest, in the place of the name: from the
+ * directory that the walk is at, or from "/" on. 1: the node has to follow it. It does if there is
+ * ".." in the target or behind: at a place where the walk is to end, dots that come of a link are
+ * not those that the walk began with.
+ */
+static int follow(struct kept_walk *w, size_t len, const struct file_id *link)
+{
+	const char *name = w->rest, *behind = name + len;
+	const size_t behind_len = strlen(behind);
+	char *text = kmalloc(FS_PATH_MAX + behind_len);
+	size_t target_len;
+	int err = 1;
+
+	if (!text)
+		return 1;
+	target_len = target_of(w, name, len, link, text, FS_PATH_MAX);
+	if (!target_len || memchr(text, '\0', target_len))
+		goto out;
+	memcpy(text + target_len, behind, behind_len + 1);
+	if (leads_up(text))
+		goto out;
+	if (text[0] == '/') {
+		if (!is_root(w))
+			goto out;
+		w->cur = w->fs->root;
+	}
+	err = ++w->nr_links > WALK_LINKS_MAX ? -ELOOP : 0;
+	kfree(w->text);
+	w->text = text;
+	w->rest = text;
+	return err;
+out:
+	kfree(text);
+	return err;
+}
+
 /* Go to the next name, whose text is @len bytes of w->rest. 1: the node has to. */
 static int step(struct kept_walk *w, size_t len)
 {
@@ -137,8 +212,13 @@ static int step(struct kept_walk *w, size_t len)
 	memcpy(w->path + at + 1, name, len);
 	w->path[at + 1 + len] = '\0';
 	err = is_stop(w) ? 1 : find(w, name, len, &attr);
-	if (!err && (attr.mode & S_IFMT) == S_IFLNK && (!last || slash || !w->how->nofollow))
-		err = 1;
+	if (!err && (attr.mode & S_IFMT) == S_IFLNK && (!last || slash || !w->how->nofollow)) {
+		err = follow(w, len, &attr.file);
+		w->path[at ? at : 1] = '\0';
+		if (!err && w->text[0] == '/')
+			strlcpy(w->path, "/", FS_PATH_MAX);
+		return err;
+	}
 	if (!err && (attr.mode & S_IFMT) != S_IFDIR && (slash || (last && w->how->must_be_dir)))
 		err = -ENOTDIR;
 	if (err) { /* the directory's again */

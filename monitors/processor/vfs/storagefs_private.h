@@ -93,7 +93,7 @@ void storagefs_lost(const struct storage_fs *fs, const char *from, const char *t
 
 /* --- storagefs_kept.c --------------------------------------------------------------------- */
 
-/* A walk by what is kept. All but @cur, @path and @rest is const. */
+/* A walk by what is kept. All from @cur on changes. */
 struct kept_walk {
 	struct kept_ticket ticket; /* from before @path was read */
 	struct storage_fs *fs;
@@ -103,6 +103,8 @@ struct kept_walk {
 	struct file_id cur; /* the directory that it is at */
 	char *path;         /* the same: its path, with room for FS_PATH_MAX bytes */
 	const char *rest;
+	char *text;            /* that has @rest, when a link has been followed; to be freed */
+	unsigned int nr_links; /* followed */
 };
 /*
  * Walk on. 0: at the end; @attr is of w->cur. 1: the node has to walk the rest from w->path. Else
