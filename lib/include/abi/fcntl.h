@@ -96,6 +96,15 @@
 #define F_ADD_SEALS     1033
 #define F_GET_SEALS     1034
 
+/* F_ADD_SEALS: what they forbid of a file. */
+#define F_SEAL_SEAL         0x1u /* more seals */
+#define F_SEAL_SHRINK       0x2u
+#define F_SEAL_GROW         0x4u
+#define F_SEAL_WRITE        0x8u
+#define F_SEAL_FUTURE_WRITE 0x10u /* but by mappings that there are */
+#define F_SEAL_EXEC         0x20u /* changes of who may execute it */
+#define F_SEAL_ALL          0x3fu
+
 #define FD_CLOEXEC 1u
 
 /* F_NOTIFY: what a directory tells. */

@@ -107,6 +107,12 @@ struct object {
 	bool reserved;                        /* const */
 	bool introducing __guarded_by(&lock); /* the home is being asked to make it */
 	int writers; /* atomic: open for writing, or, negative, programs that run from it */
+	struct {
+		uint32_t under_way; /* mmap() is making them */
+		bool any;           /* there was one, or there is */
+		bool denied;
+		bool sealed;
+	} write_maps __guarded_by(&lock);                    /* write_maps.h */
 	uint64_t seq __guarded_by(&lock);                    /* grows when pages go away */
 	uint64_t going_first, going_end __guarded_by(&lock); /* pages that are going away */
 	uint64_t nr_pages __guarded_by(&lock);               /* that are no holes */

@@ -58,6 +58,24 @@ void anon_add_space(struct aspace *as)
 	spin_unlock(&chain_lock);
 }
 
+struct aspace *anon_next_space(struct aspace *as)
+{
+	struct list_head *at;
+	struct aspace *next = NULL;
+
+	spin_lock(&chain_lock);
+	for (at = as ? as->link.next : spaces.next; at != &spaces; at = at->next) {
+		next = container_of(at, struct aspace, link);
+		if (refcount_inc_not_zero(&next->refs))
+			break;
+		next = NULL;
+	}
+	spin_unlock(&chain_lock);
+	if (as)
+		aspace_put(as);
+	return next;
+}
+
 void anon_remove_space(struct aspace *as)
 {
 	spin_lock(&chain_lock);

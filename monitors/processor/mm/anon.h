@@ -26,6 +26,11 @@ struct line;
 /* --- life: aspace.c and the objects' end ----------------------------------------------- */
 
 void anon_add_space(struct aspace *as);
+/*
+ * The space that was made next after @as, or the first of all (NULL): referenced, and @as is put.
+ * NULL: there is none.
+ */
+struct aspace *anon_next_space(struct aspace *as);
 /* From here on @as is not found through its objects. */
 void anon_remove_space(struct aspace *as);
 /*

@@ -17,6 +17,7 @@
 #include <lib/string.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/home.h>
+#include <processor/excache/write_maps.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
@@ -251,6 +252,24 @@ static int check_offset(const struct file *f, const struct map_request *req)
 }
 
 /*
+ * A shared mapping of @f, which is open for writing. As Linux: of a file that is sealed against
+ * writes, one that may be read is made, and cannot become another.
+ */
+static int map_seals(struct map_request *req, const struct file *f)
+{
+	int err = 0;
+
+	if (f->object && f->object->kind == OBJECT_SHARED && !f->ops->maps_zeroes) {
+		err = write_map_begin(f->object);
+		req->write_map = !err;
+	}
+	if (!err || (req->prot & VMA_PROT_WRITE))
+		return err;
+	req->flags |= MAPPING_READ_ONLY;
+	return 0;
+}
+
+/*
  * Put what the mapping shows into @req, with a reference: a file, memory of its own, or nothing.
  */
 static int map_object(struct map_request *req, const struct syscall_args *args)
@@ -270,6 +289,8 @@ static int map_object(struct map_request *req, const struct syscall_args *args)
 		err = check_file(f, prot, flags);
 	if ((req->flags & MAPPING_SHARED) && !file_writable(f))
 		req->flags |= MAPPING_READ_ONLY;
+	else if (!err && (req->flags & MAPPING_SHARED))
+		err = map_seals(req, f);
 	if (!err && f->ops->maps_zeroes) {
 		err = map_memory(req);
 	} else if (!err) {
@@ -462,6 +483,8 @@ long sys_mmap(const struct syscall_args *args)
 	if (ret)
 		return ret;
 	ret = aspace_map(aspace_current(), &req);
+	if (req.write_map)
+		write_map_end(req.object);
 	if (req.object)
 		object_put(req.object); /* the mapping has one of its own */
 	if (ret >= 0 && req.locks)

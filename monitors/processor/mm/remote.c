@@ -23,6 +23,7 @@
 #include <processor/excache/excache.h>
 #include <processor/excache/file_dirty.h>
 #include <processor/excache/home_wire.h>
+#include <processor/excache/write_maps.h>
 
 #include "lease.h"
 
@@ -111,6 +112,12 @@ static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *h
 			    .file = obj,
 			    .pgoff = v->pgoff,
 			    .file_bytes = v->file_bytes };
+	/* F_ADD_SEALS has looked at the copies only: this one was not among them. */
+	if ((vma.flags & VMA_SHARED) && obj && obj->kind == OBJECT_SHARED &&
+	    write_maps_are_sealed(obj)) {
+		vma.flags |= VMA_READ_ONLY;
+		vma.prot &= ~(uint32_t)VMA_PROT_WRITE;
+	}
 	err = aspace_set_vma(as, &vma, seq);
 	if (obj)
 		object_put(obj);

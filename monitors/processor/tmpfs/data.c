@@ -166,7 +166,9 @@ int tmpfs_resize(struct tmpfs_inode *ti, uint64_t size)
 	err = mutex_lock_killable(&ti->data_lock);
 	if (err)
 		return err;
-	err = resize_locked(ti, size);
+	err = tmpfs_seals_resize_locked(ti, size);
+	if (!err)
+		err = resize_locked(ti, size);
 	recount_locked(ti);
 	mutex_unlock(&ti->data_lock);
 	return space_error(err);
@@ -281,6 +283,8 @@ static ssize_t data_write(struct file *f, struct uio *uio, uint64_t *pos)
 		return err;
 	at = (f->flags & O_APPEND) ? ti->size : *pos;
 	err = write_limit(at, &len);
+	if (!err)
+		err = tmpfs_seals_write_locked(ti, at, &len);
 	done = err ? err : write_pages_locked(ti, uio, at, len);
 	if (done > 0 && at + (uint64_t)done > ti->size) {
 		err = resize_locked(ti, at + (uint64_t)done);
@@ -433,8 +437,10 @@ static int data_fallocate(struct file *f, int mode, uint64_t off, uint64_t len)
 	err = mutex_lock_killable(&ti->data_lock);
 	if (err)
 		return err;
-	err = (mode & FALLOC_FL_PUNCH_HOLE) ? punch_locked(ti, off, end)
-					    : allocate_locked(ti, off, end);
+	err = tmpfs_seals_fallocate_locked(ti, mode & FALLOC_FL_PUNCH_HOLE, end);
+	if (!err)
+		err = (mode & FALLOC_FL_PUNCH_HOLE) ? punch_locked(ti, off, end)
+						    : allocate_locked(ti, off, end);
 	if (!err && mode == 0 && end > ti->size)
 		err = space_error(resize_locked(ti, end));
 	mutex_unlock(&ti->data_lock);
@@ -481,6 +487,7 @@ static const struct file_ops tmpfs_data_ops = {
 	.ioctl = data_ioctl,
 	.seek = data_seek,
 	.fallocate = data_fallocate,
+	.seals = tmpfs_seals,
 	.release = data_release,
 	.seekable = true,
 };

@@ -2,6 +2,7 @@
 /*
  * tmpfs: inodes and attributes.
  */
+#include <abi/fcntl.h>
 #include <kernel/counter.h>
 #include <kernel/panic.h>
 #include <kernel/random.h>
@@ -168,6 +169,7 @@ int tmpfs_new_inode(struct tmpfs *fs, const struct new_inode *how, struct tmpfs_
 	ti->entries = RB_ROOT;
 	list_init(&ti->xattrs);
 	ti->next_pos = 2; /* behind "." and ".." */
+	ti->seals = F_SEAL_SEAL;
 	err = take_number(fs, ti);
 	if (err) {
 		kmem_free(ti);
@@ -349,6 +351,11 @@ int tmpfs_setattr(struct inode *inode, const struct attr_change *ch)
 			return err;
 	}
 	mutex_lock(&ti->fs->lock);
+	if ((ch->valid & ATTR_MODE) && (ti->seals & F_SEAL_EXEC) &&
+	    ((READ_ONCE(ti->mode) ^ ch->mode) & 0111)) {
+		mutex_unlock(&ti->fs->lock);
+		return -EPERM;
+	}
 	if (ch->valid & ATTR_MODE)
 		tmpfs_acl_chmod_locked(ti, ch->mode);
 	spin_lock(&ti->attr_lock);

@@ -10,6 +10,7 @@
 
 #include "tmpfs_private.h"
 
+#include <abi/fcntl.h>
 #include <abi/mman.h>
 #include <abi/stat.h>
 #include <arch/uaccess.h>
@@ -145,7 +146,7 @@ INITCALL(fs, tmpfs_init);
 
 static struct file *memfd_open(const char *name, uint32_t flags)
 {
-	const struct new_inode how = { .mode = S_IFREG | 0777,
+	const struct new_inode how = { .mode = S_IFREG | (flags & MFD_NOEXEC_SEAL ? 0666 : 0777),
 				       .uid = cred_current()->fsuid,
 				       .gid = cred_current()->fsgid };
 	char text[sizeof("/memfd:") + MFD_NAME_MAX];
@@ -156,6 +157,11 @@ static struct file *memfd_open(const char *name, uint32_t flags)
 	err = tmpfs_new_inode(&memfd_fs, &how, &ti);
 	if (err)
 		return ERR_PTR(err);
+	/* Without a seal that forbids it, others can be added; it is in nobody else's hands yet. */
+	if (flags & MFD_NOEXEC_SEAL)
+		ti->seals = F_SEAL_EXEC;
+	else if (flags & MFD_ALLOW_SEALING)
+		ti->seals = 0;
 	snprintf(text, sizeof(text), "/memfd:%s", name);
 	f = file_create(&path_ops, O_RDWR | O_LARGEFILE, text);
 	if (IS_ERR(f)) {
@@ -176,7 +182,7 @@ static struct file *memfd_open(const char *name, uint32_t flags)
 	return ERR_PTR(err);
 }
 
-/* memfd_create(name, flags): without seals */
+/* memfd_create(name, flags) */
 long sys_memfd_create(const struct syscall_args *args)
 {
 	const uint32_t flags = (uint32_t)args->a[1];
@@ -184,7 +190,9 @@ long sys_memfd_create(const struct syscall_args *args)
 	ssize_t len;
 	int fd;
 
-	if (flags & ~(MFD_CLOEXEC | MFD_EXEC))
+	if (flags & ~(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | MFD_EXEC))
+		return -EINVAL;
+	if ((flags & (MFD_EXEC | MFD_NOEXEC_SEAL)) == (MFD_EXEC | MFD_NOEXEC_SEAL))
 		return -EINVAL;
 	len = strncpy_from_user(name, (const char __user *)args->a[0], sizeof(name));
 	if (len == -ENAMETOOLONG || len > MFD_NAME_MAX)

@@ -77,6 +77,8 @@ struct tmpfs_inode {
 	uint64_t size;         /* data_lock; read without it */
 	struct object *object; /* set once under data_lock; NULL: all holes */
 	uint64_t counted;      /* data_lock: pages that fs->pages has for it */
+	/* F_SEAL_*: data_lock, and F_SEAL_EXEC fs->lock as well; read without them. */
+	uint32_t seals;
 
 	/* Directories: fs->lock. */
 	struct tmpfs_inode *parent; /* NULL: the root */
@@ -153,6 +155,17 @@ int tmpfs_open(struct inode *inode, struct file *f);
 int tmpfs_resize(struct tmpfs_inode *ti, uint64_t size) __must_check;
 void tmpfs_release_data(struct tmpfs_inode *ti);
 uint64_t tmpfs_data_pages(struct tmpfs_inode *ti);
+
+/* seals.c: file_ops.seals */
+long tmpfs_seals(struct file *f, bool add, uint32_t seals);
+/* May it get this size? -EPERM */
+int tmpfs_seals_resize_locked(struct tmpfs_inode *ti, uint64_t size) __must_hold(&ti->data_lock);
+/* How much of *@len bytes at @pos may be written, which are some. -EPERM */
+int tmpfs_seals_write_locked(struct tmpfs_inode *ti, uint64_t pos, uint64_t *len)
+	__must_hold(&ti->data_lock);
+/* May fallocate() make pages up to @end, or @punch holes? -EPERM */
+int tmpfs_seals_fallocate_locked(struct tmpfs_inode *ti, bool punch, uint64_t end)
+	__must_hold(&ti->data_lock);
 
 /* xattr.c */
 ssize_t tmpfs_getxattr(struct inode *inode, const char *name, void *buf, size_t size);

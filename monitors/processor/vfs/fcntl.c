@@ -149,6 +149,15 @@ static long is_same_file(const struct file *f, int fd)
 	return other == f;
 }
 
+static long seal_commands(struct file *f, bool add, uint32_t seals)
+{
+	if (add && !file_writable(f))
+		return -EPERM;
+	if (add && (seals & ~F_SEAL_ALL))
+		return -EINVAL;
+	return f->ops->seals ? f->ops->seals(f, add, seals) : -EINVAL;
+}
+
 static long on_file(struct file *f, int fd, uint32_t cmd, uint64_t arg)
 {
 	switch (cmd) {
@@ -184,6 +193,9 @@ static long on_file(struct file *f, int fd, uint32_t cmd, uint64_t arg)
 		return filelease_set(f, fd, (uint32_t)arg);
 	case F_GETLEASE:
 		return filelease_get(f);
+	case F_ADD_SEALS:
+	case F_GET_SEALS:
+		return seal_commands(f, cmd == F_ADD_SEALS, (uint32_t)arg);
 	case F_NOTIFY:
 		return dnotify_set(f, fd, (uint32_t)arg);
 	default:

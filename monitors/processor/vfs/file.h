@@ -59,6 +59,8 @@ struct file_ops {
 	/* fallocate() with flags @mode, @off and @len not negative. -EOPNOTSUPP */
 	int (*fallocate)(struct file *f, int mode, uint64_t off, uint64_t len);
 	int (*fsync)(struct file *f, bool datasync); /* nothing is to be done */
+	/* F_GET_SEALS, or F_ADD_SEALS (@add), of a file that is open for writing. -EINVAL */
+	long (*seals)(struct file *f, bool add, uint32_t seals);
 	bool seekable;
 	uint32_t magic;   /* statfs() of one without an inode; 0: as eventfd and its kin */
 	bool maps_zeroes; /* a mapping of it is anonymous memory */
