@@ -202,7 +202,7 @@ $(shared_flags_stamp): FORCE
 	@echo '$(CC) $(shared_cppflags) $(KCFLAGS)' | $(update-file)
 
 # $(call compile,preprocessor flags) and $(call assemble,...): one object.
-object = mkdir -p $(@D); $(CC) -MMD -MP -MT $@ $(1) $(flags-$@) -c -o $@ $<
+object = mkdir -p $(@D); $(CC) -MD -MP -MT $@ $(1) $(flags-$@) -c -o $@ $<
 compile = $(call cmd,CC,$*.o,$(call object,$(1) $(KCFLAGS)))
 assemble = $(call cmd,AS,$*.o,$(call object,$(1) $(KAFLAGS)))
 

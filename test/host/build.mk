@@ -103,7 +103,7 @@ $(O)/obj/net/lwip/%.o: HOST_CPPFLAGS += $(lwip_includes)
 # Its own pointers into packets are unaligned where x86 allows it.
 $(O)/obj/lwip/%.o: $(lwip)/src/%.c $(flags_stamp) $(autoconf)
 	@mkdir -p $(@D)
-	$(call cmd,HOSTCC,lwip/$*.o,$(HOSTCC) -MMD -MP -MT $@ $(HOST_CPPFLAGS) $(lwip_flags) \
+	$(call cmd,HOSTCC,lwip/$*.o,$(HOSTCC) -MD -MP -MT $@ $(HOST_CPPFLAGS) $(lwip_flags) \
 		$(filter-out $(warnings) $(werror) -fsanitize=%,$(HOST_CFLAGS)) -fsanitize=address \
 		-c -o $@ $<)
 

@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: MIT */
+/* Of a configure script, which lwIP's tests include: it has nothing to say here. */
+#pragma once
