@@ -27,6 +27,7 @@
 
 #include <arch/clockevent.h>
 #include <arch/cpu.h>
+#include <arch/trap.h>
 #include <kernel/bootparam.h>
 #include <kernel/counter.h>
 #include <kernel/lock_debug.h>
@@ -293,6 +294,13 @@ static void finish_switch(void)
 		thread_dead(prev);
 }
 
+/* In a system call no program's code is under way: the CPU's number alone can be wrong there. */
+static void note_switch(struct thread *t, unsigned int cpu)
+{
+	if (t->user.noted_cpu != cpu || user_regs_of(t)->vector != TRAP_SYSCALL)
+		__atomic_fetch_or(&t->flags, THREAD_F_SWITCHED, __ATOMIC_RELAXED);
+}
+
 static void switch_threads(struct runqueue *rq, struct thread *prev, struct thread *next,
 			   uint64_t now) __releases(&rq->lock)
 	__no_lock_analysis("the next thread drops the lock")
@@ -309,6 +317,8 @@ static void switch_threads(struct runqueue *rq, struct thread *prev, struct thre
 	WRITE_ONCE(rq->curr_weight, next->is_idle ? 0 : next->fair.weight);
 	rq->prev = prev;
 	percpu_write(current_thread, next);
+	if (unlikely(next->user.notes_switches))
+		note_switch(next, rq->cpu);
 	thread_switch_arch(prev, next);
 	switch_context(&prev->kernel_sp, next->kernel_sp);
 	/* Here @prev runs again, perhaps on another CPU. */

@@ -283,6 +283,37 @@ void thread_clear_flags(struct thread *t, uint32_t flags)
 	__atomic_fetch_and(&t->flags, ~flags, __ATOMIC_SEQ_CST);
 }
 
+void thread_note_switches(struct thread *t, bool on)
+{
+	WRITE_ONCE(t->user.notes_switches, on);
+	if (on)
+		__atomic_fetch_or(&t->flags, THREAD_F_SWITCHED, __ATOMIC_RELAXED);
+}
+
+void thread_pretend_switch(void)
+{
+	struct thread *t = thread_current();
+
+	if (READ_ONCE(t->user.notes_switches))
+		__atomic_fetch_or(&t->flags, THREAD_F_SWITCHED, __ATOMIC_RELAXED);
+}
+
+int thread_take_switch(void)
+{
+	struct thread *t = thread_current();
+	int cpu;
+
+	if (likely(!(READ_ONCE(t->flags) & THREAD_F_SWITCHED)))
+		return -1;
+	/* A switch right behind this compares with the CPU that is told here. */
+	preempt_disable();
+	thread_clear_flags(t, THREAD_F_SWITCHED);
+	cpu = (int)cpu_id();
+	t->user.noted_cpu = (uint32_t)cpu;
+	preempt_enable();
+	return cpu;
+}
+
 size_t thread_count(void)
 {
 	return READ_ONCE(nr_threads);

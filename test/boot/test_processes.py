@@ -195,6 +195,7 @@ def test_a_fork_bomb_of_root(plain, programs):
 def test_cpus_of_tasks(pool, programs):
     cluster = pool.get(*FOUR_CPUS)
     same(cluster, [programs / "glibc-static/affinity"])
+    same(cluster, [programs / "glibc-static/rseqs"])
     same(
         cluster,
         [

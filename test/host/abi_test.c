@@ -21,6 +21,7 @@
 #include <abi/prctl.h>
 #include <abi/ptrace.h>
 #include <abi/resource.h>
+#include <abi/rseq.h>
 #include <abi/sched.h>
 #include <abi/seccomp.h>
 #include <abi/sigcontext.h>
@@ -43,35 +44,36 @@ static const struct abi_number ours[] = {
 
 /* Names that the installed headers may lack, and why. */
 static const char *const unknown[] = {
-	"ARCH_CET_STATUS",          /* was never in a release */
-	"AT_HANDLE_FID",            /* since Linux 6.5 */
-	"AT_HANDLE_MNT_ID_UNIQUE",  /* since Linux 6.12 */
-	"FUTEX2_PRIVATE",           /* since Linux 6.7 */
-	"FUTEX2_SIZE_U32",          /* since Linux 6.7 */
-	"F_CREATED_QUERY",          /* since Linux 6.12 */
-	"F_DUPFD_QUERY",            /* since Linux 6.10 */
-	"IFF_LOWER_UP",             /* in <linux/if.h>, which contradicts the C library's */
-	"IF_OPER_DOWN",             /* the same */
-	"IF_OPER_UNKNOWN",          /* the same */
-	"IF_OPER_UP",               /* the same */
-	"LISTMOUNT_REVERSE",        /* since Linux 6.11 */
-	"LSMT_ROOT",                /* since Linux 6.8 */
-	"MADV_GUARD_INSTALL",       /* since Linux 6.13 */
-	"MADV_GUARD_REMOVE",        /* since Linux 6.13 */
-	"MFD_EXEC",                 /* since Linux 6.3 */
-	"MFD_NOEXEC_SEAL",          /* since Linux 6.3 */
-	"MNT_ID_REQ_SIZE_VER0",     /* since Linux 6.8 */
-	"MNT_UNIQUE_ID_OFFSET",     /* in the kernel's own sources only */
-	"STATMOUNT_FS_TYPE",        /* since Linux 6.8 */
-	"STATMOUNT_MNT_BASIC",      /* since Linux 6.8 */
-	"STATMOUNT_MNT_OPTS",       /* since Linux 6.11 */
-	"STATMOUNT_MNT_POINT",      /* since Linux 6.8 */
-	"STATMOUNT_MNT_ROOT",       /* since Linux 6.8 */
-	"STATMOUNT_PROPAGATE_FROM", /* since Linux 6.8 */
-	"STATMOUNT_SB_BASIC",       /* since Linux 6.8 */
-	"STATMOUNT_SB_SOURCE",      /* since Linux 6.13 */
-	"STATX_MNT_ID_UNIQUE",      /* since Linux 6.8 */
-	"ST_VALID",                 /* in the kernel's own headers only */
+	"ARCH_CET_STATUS",                  /* was never in a release */
+	"AT_HANDLE_FID",                    /* since Linux 6.5 */
+	"AT_HANDLE_MNT_ID_UNIQUE",          /* since Linux 6.12 */
+	"FUTEX2_PRIVATE",                   /* since Linux 6.7 */
+	"FUTEX2_SIZE_U32",                  /* since Linux 6.7 */
+	"F_CREATED_QUERY",                  /* since Linux 6.12 */
+	"F_DUPFD_QUERY",                    /* since Linux 6.10 */
+	"IFF_LOWER_UP",                     /* in <linux/if.h>, which contradicts the C library's */
+	"IF_OPER_DOWN",                     /* the same */
+	"IF_OPER_UNKNOWN",                  /* the same */
+	"IF_OPER_UP",                       /* the same */
+	"LISTMOUNT_REVERSE",                /* since Linux 6.11 */
+	"LSMT_ROOT",                        /* since Linux 6.8 */
+	"MADV_GUARD_INSTALL",               /* since Linux 6.13 */
+	"MADV_GUARD_REMOVE",                /* since Linux 6.13 */
+	"MFD_EXEC",                         /* since Linux 6.3 */
+	"MFD_NOEXEC_SEAL",                  /* since Linux 6.3 */
+	"MEMBARRIER_CMD_GET_REGISTRATIONS", /* since Linux 6.3 */
+	"MNT_ID_REQ_SIZE_VER0",             /* since Linux 6.8 */
+	"MNT_UNIQUE_ID_OFFSET",             /* in the kernel's own sources only */
+	"STATMOUNT_FS_TYPE",                /* since Linux 6.8 */
+	"STATMOUNT_MNT_BASIC",              /* since Linux 6.8 */
+	"STATMOUNT_MNT_OPTS",               /* since Linux 6.11 */
+	"STATMOUNT_MNT_POINT",              /* since Linux 6.8 */
+	"STATMOUNT_MNT_ROOT",               /* since Linux 6.8 */
+	"STATMOUNT_PROPAGATE_FROM",         /* since Linux 6.8 */
+	"STATMOUNT_SB_BASIC",               /* since Linux 6.8 */
+	"STATMOUNT_SB_SOURCE",              /* since Linux 6.13 */
+	"STATX_MNT_ID_UNIQUE",              /* since Linux 6.8 */
+	"ST_VALID",                         /* in the kernel's own headers only */
 };
 
 static bool may_be_unknown(const char *name)

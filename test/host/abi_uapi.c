@@ -34,6 +34,7 @@
 #include <linux/prctl.h>
 #include <linux/ptrace.h>
 #include <linux/resource.h>
+#include <linux/rseq.h>
 #include <linux/rtnetlink.h>
 #include <linux/sched.h>
 #include <linux/sched/types.h>
@@ -60,54 +61,63 @@
 #include "abi_numbers.h"
 
 /* Enumerations, which the table below cannot ask for otherwise. */
-#define IOPRIO_CLASS_BE                           IOPRIO_CLASS_BE
-#define IOPRIO_CLASS_IDLE                         IOPRIO_CLASS_IDLE
-#define IOPRIO_CLASS_NONE                         IOPRIO_CLASS_NONE
-#define IOPRIO_CLASS_RT                           IOPRIO_CLASS_RT
-#define IOPRIO_WHO_PGRP                           IOPRIO_WHO_PGRP
-#define IOPRIO_WHO_PROCESS                        IOPRIO_WHO_PROCESS
-#define IOPRIO_WHO_USER                           IOPRIO_WHO_USER
-#define ADDR_NO_RANDOMIZE                         ADDR_NO_RANDOMIZE
-#define READ_IMPLIES_EXEC                         READ_IMPLIES_EXEC
-#define STICKY_TIMEOUTS                           STICKY_TIMEOUTS
-#define UNAME26                                   UNAME26
-#define MEMBARRIER_CMD_QUERY                      MEMBARRIER_CMD_QUERY
-#define MEMBARRIER_CMD_GLOBAL                     MEMBARRIER_CMD_GLOBAL
-#define MEMBARRIER_CMD_GLOBAL_EXPEDITED           MEMBARRIER_CMD_GLOBAL_EXPEDITED
-#define MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED  MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED
-#define MEMBARRIER_CMD_PRIVATE_EXPEDITED          MEMBARRIER_CMD_PRIVATE_EXPEDITED
-#define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
-#define IFLA_ADDRESS                              IFLA_ADDRESS
-#define IFLA_BROADCAST                            IFLA_BROADCAST
-#define IFLA_IFNAME                               IFLA_IFNAME
-#define IFLA_MTU                                  IFLA_MTU
-#define IFLA_QDISC                                IFLA_QDISC
-#define IFLA_STATS                                IFLA_STATS
-#define IFLA_OPERSTATE                            IFLA_OPERSTATE
-#define IFLA_LINKMODE                             IFLA_LINKMODE
-#define IFLA_STATS64                              IFLA_STATS64
-#define IFLA_GROUP                                IFLA_GROUP
-#define IFLA_NUM_TX_QUEUES                        IFLA_NUM_TX_QUEUES
-#define IFLA_NUM_RX_QUEUES                        IFLA_NUM_RX_QUEUES
-#define IFLA_CARRIER                              IFLA_CARRIER
-#define IFLA_ALT_IFNAME                           IFLA_ALT_IFNAME
-#define IFA_ADDRESS                               IFA_ADDRESS
-#define IFA_LOCAL                                 IFA_LOCAL
-#define IFA_LABEL                                 IFA_LABEL
-#define IFA_BROADCAST                             IFA_BROADCAST
-#define IFA_CACHEINFO                             IFA_CACHEINFO
-#define IFA_FLAGS                                 IFA_FLAGS
-#define RTN_UNICAST                               RTN_UNICAST
-#define RTN_LOCAL                                 RTN_LOCAL
-#define RT_TABLE_UNSPEC                           RT_TABLE_UNSPEC
-#define RT_TABLE_MAIN                             RT_TABLE_MAIN
-#define RT_TABLE_LOCAL                            RT_TABLE_LOCAL
-#define RTA_DST                                   RTA_DST
-#define RTA_OIF                                   RTA_OIF
-#define RTA_GATEWAY                               RTA_GATEWAY
-#define RTA_PRIORITY                              RTA_PRIORITY
-#define RTA_PREFSRC                               RTA_PREFSRC
-#define RTA_TABLE                                 RTA_TABLE
+#define IOPRIO_CLASS_BE                            IOPRIO_CLASS_BE
+#define IOPRIO_CLASS_IDLE                          IOPRIO_CLASS_IDLE
+#define IOPRIO_CLASS_NONE                          IOPRIO_CLASS_NONE
+#define IOPRIO_CLASS_RT                            IOPRIO_CLASS_RT
+#define IOPRIO_WHO_PGRP                            IOPRIO_WHO_PGRP
+#define IOPRIO_WHO_PROCESS                         IOPRIO_WHO_PROCESS
+#define IOPRIO_WHO_USER                            IOPRIO_WHO_USER
+#define ADDR_NO_RANDOMIZE                          ADDR_NO_RANDOMIZE
+#define READ_IMPLIES_EXEC                          READ_IMPLIES_EXEC
+#define STICKY_TIMEOUTS                            STICKY_TIMEOUTS
+#define UNAME26                                    UNAME26
+#define MEMBARRIER_CMD_QUERY                       MEMBARRIER_CMD_QUERY
+#define MEMBARRIER_CMD_GLOBAL                      MEMBARRIER_CMD_GLOBAL
+#define MEMBARRIER_CMD_GLOBAL_EXPEDITED            MEMBARRIER_CMD_GLOBAL_EXPEDITED
+#define MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED   MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED
+#define MEMBARRIER_CMD_PRIVATE_EXPEDITED           MEMBARRIER_CMD_PRIVATE_EXPEDITED
+#define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED  MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED
+#define MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE
+#define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE \
+	MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE
+#define MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ
+#define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ \
+	MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ
+#define MEMBARRIER_CMD_FLAG_CPU   MEMBARRIER_CMD_FLAG_CPU
+#define RSEQ_FLAG_UNREGISTER      RSEQ_FLAG_UNREGISTER
+#define RSEQ_CPU_ID_UNINITIALIZED RSEQ_CPU_ID_UNINITIALIZED
+#define IFLA_ADDRESS              IFLA_ADDRESS
+#define IFLA_BROADCAST            IFLA_BROADCAST
+#define IFLA_IFNAME               IFLA_IFNAME
+#define IFLA_MTU                  IFLA_MTU
+#define IFLA_QDISC                IFLA_QDISC
+#define IFLA_STATS                IFLA_STATS
+#define IFLA_OPERSTATE            IFLA_OPERSTATE
+#define IFLA_LINKMODE             IFLA_LINKMODE
+#define IFLA_STATS64              IFLA_STATS64
+#define IFLA_GROUP                IFLA_GROUP
+#define IFLA_NUM_TX_QUEUES        IFLA_NUM_TX_QUEUES
+#define IFLA_NUM_RX_QUEUES        IFLA_NUM_RX_QUEUES
+#define IFLA_CARRIER              IFLA_CARRIER
+#define IFLA_ALT_IFNAME           IFLA_ALT_IFNAME
+#define IFA_ADDRESS               IFA_ADDRESS
+#define IFA_LOCAL                 IFA_LOCAL
+#define IFA_LABEL                 IFA_LABEL
+#define IFA_BROADCAST             IFA_BROADCAST
+#define IFA_CACHEINFO             IFA_CACHEINFO
+#define IFA_FLAGS                 IFA_FLAGS
+#define RTN_UNICAST               RTN_UNICAST
+#define RTN_LOCAL                 RTN_LOCAL
+#define RT_TABLE_UNSPEC           RT_TABLE_UNSPEC
+#define RT_TABLE_MAIN             RT_TABLE_MAIN
+#define RT_TABLE_LOCAL            RT_TABLE_LOCAL
+#define RTA_DST                   RTA_DST
+#define RTA_OIF                   RTA_OIF
+#define RTA_GATEWAY               RTA_GATEWAY
+#define RTA_PRIORITY              RTA_PRIORITY
+#define RTA_PREFSRC               RTA_PREFSRC
+#define RTA_TABLE                 RTA_TABLE
 
 const struct abi_number abi_uapi[] = {
 #include <generated/abi_numbers.h>
@@ -128,6 +138,7 @@ const struct abi_number abi_uapi[] = {
 #include <abi/prctl.h>
 #include <abi/ptrace.h>
 #include <abi/resource.h>
+#include <abi/rseq.h>
 #include <abi/sched.h>
 #include <abi/sigcontext.h>
 #include <abi/signal.h>
@@ -346,6 +357,12 @@ SAME_SIZE(rtmsg, struct rtmsg);
 SAME_MEMBER(rtmsg, table, struct rtmsg, rtm_table);
 SAME_MEMBER(rtmsg, type, struct rtmsg, rtm_type);
 SAME_MEMBER(rtmsg, flags, struct rtmsg, rtm_flags);
+
+SAME_SIZE(rseq_cs, struct rseq_cs);
+SAME_MEMBER(rseq_cs, abort_ip, struct rseq_cs, abort_ip);
+SAME_SIZE(rseq, struct rseq);
+SAME_MEMBER(rseq, rseq_cs, struct rseq, rseq_cs);
+SAME_MEMBER(rseq, flags, struct rseq, flags);
 
 SAME_SIZE(ptrace_peeksiginfo_args, struct ptrace_peeksiginfo_args);
 SAME_MEMBER(ptrace_peeksiginfo_args, nr, struct ptrace_peeksiginfo_args, nr);

@@ -59,6 +59,8 @@ enum thread_queued {
 #define THREAD_F_KILL   0x2u /* a killable wait ends with -EINTR; return_work runs */
 #define THREAD_F_WORK   0x4u /* return_work runs before user mode */
 #define THREAD_F_DEBUG  0x8u /* debug registers are in use: user mode is entered the slow way */
+#define THREAD_F_SWITCHED \
+	0x10u /* of thread_note_switches(): it was switched out; return_work runs */
 
 struct user_context {
 	struct pgtable *pgtable; /* NULL: kernel thread */
@@ -67,6 +69,8 @@ struct user_context {
 	bool no_tsc;             /* RDTSC in user mode faults */
 	uint64_t gs_base;        /* the user's; lives in MSR_KERNEL_GS_BASE while in the kernel */
 	struct debug_regs debug; /* of THREAD_F_DEBUG */
+	bool notes_switches;     /* thread_note_switches() */
+	uint32_t noted_cpu;      /* as thread_take_switch() has told it last */
 };
 
 #ifdef CONFIG_DEBUG
@@ -220,6 +224,18 @@ static inline bool thread_user_work(const struct thread *t)
 {
 	return (__atomic_load_n(&t->flags, __ATOMIC_ACQUIRE) & ~THREAD_F_DEBUG) != 0;
 }
+
+/*
+ * @t, the current thread or one that is not started yet, has THREAD_F_SWITCHED set from now on
+ * before it enters user mode on another CPU than thread_take_switch() has told last, or goes on
+ * between two instructions of its program after another thread may have run. After a switch within
+ * a system call on the same CPU it is not set: no program's code was under way.
+ */
+void thread_note_switches(struct thread *t, bool on);
+/* Set it for the current thread, if it notes switches; from an interrupt, too. */
+void thread_pretend_switch(void);
+/* Clear it; returns the CPU that the current thread is on, or -1: it was not set. */
+int thread_take_switch(void);
 
 /* Threads alive, for accounting and leak tests. */
 size_t thread_count(void);

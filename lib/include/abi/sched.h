@@ -79,12 +79,19 @@ static_assert(sizeof(struct linux_sched_attr) == 56, "struct sched_attr is ABI")
 #define SCHED_FLAG_ALL            0x7f
 
 /* membarrier() */
-#define MEMBARRIER_CMD_QUERY                      0
-#define MEMBARRIER_CMD_GLOBAL                     1
-#define MEMBARRIER_CMD_GLOBAL_EXPEDITED           2
-#define MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED  4
-#define MEMBARRIER_CMD_PRIVATE_EXPEDITED          8
-#define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED 16
+#define MEMBARRIER_CMD_QUERY                                0u
+#define MEMBARRIER_CMD_GLOBAL                               0x1u
+#define MEMBARRIER_CMD_GLOBAL_EXPEDITED                     0x2u
+#define MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED            0x4u
+#define MEMBARRIER_CMD_PRIVATE_EXPEDITED                    0x8u
+#define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED           0x10u
+#define MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE          0x20u
+#define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE 0x40u
+#define MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ               0x80u
+#define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ      0x100u
+#define MEMBARRIER_CMD_GET_REGISTRATIONS                    0x200u
+
+#define MEMBARRIER_CMD_FLAG_CPU 0x1u
 
 /* wait4(), waitid() */
 #define WNOHANG     0x00000001u

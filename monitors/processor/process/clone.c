@@ -248,6 +248,7 @@ static struct process *copy_process(struct process *from, uint64_t flags)
 	p->oom_adj_min = READ_ONCE(from->oom_adj_min);
 	p->personality = READ_ONCE(from->personality);
 	p->core_filter = READ_ONCE(from->core_filter);
+	p->barriers = READ_ONCE(from->barriers);
 	p->undumpable = READ_ONCE(from->undumpable);
 	p->thp_disabled = READ_ONCE(from->thp_disabled);
 	p->exe_path = kmem_strdup(process_kmem(p), from->exe_path);
@@ -580,6 +581,7 @@ static long do_clone(const struct clone_spec *spec, const struct pt_regs *regs)
 	if (IS_ERR(start))
 		return PTR_ERR(start);
 	t = start->task;
+	rseq_clone(t, spec->flags);
 	t->clear_child_tid = (spec->flags & CLONE_CHILD_CLEARTID) ? spec->child_tid : 0;
 	t->set_child_tid = (spec->flags & CLONE_CHILD_SETTID) ? spec->child_tid : 0;
 	t->vfork_done = (spec->flags & CLONE_VFORK) ? &done : NULL;

@@ -155,7 +155,7 @@ static int check_strings(const struct exec_args *args)
 	return 0;
 }
 
-#define NR_AUX      21
+#define NR_AUX      23
 #define EXEC_RANDOM 16u /* bytes for the program: AT_RANDOM */
 
 static void push_words(struct stack *s, const struct exec_args *args,
@@ -195,6 +195,8 @@ static void push_words(struct stack *s, const struct exec_args *args,
 	aux(&w, AT_SECURE, 0);
 	aux(&w, AT_RANDOM, random);
 	aux(&w, AT_HWCAP2, cpu_features.fsgsbase ? 2 : 0);
+	aux(&w, AT_RSEQ_FEATURE_SIZE, RSEQ_FEATURE_SIZE);
+	aux(&w, AT_RSEQ_ALIGN, RSEQ_ALIGN);
 	aux(&w, AT_EXECFN, execfn);
 	aux(&w, AT_PLATFORM, platform);
 	aux(&w, AT_MINSIGSTKSZ, 4096);

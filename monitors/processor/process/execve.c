@@ -587,6 +587,8 @@ static int commit(struct task *t, struct exec_image *img)
 	if (!err)
 		err = signal_exec(t);
 	t->robust_list = 0;
+	rseq_exec(t);
+	WRITE_ONCE(t->process->barriers, 0);
 	fpu_reset(thread_current()->user.fpu);
 	debug_clear();
 	thread_set_fs_base(0);

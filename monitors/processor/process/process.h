@@ -37,6 +37,7 @@
 #include "cred.h"
 #include "inherit.h"
 #include "pid_ns.h"
+#include "rseq.h"
 #include "seccomp.h"
 #include "trace.h"
 
@@ -190,6 +191,7 @@ struct task {
 	uint64_t clear_child_tid;      /* own */
 	uint64_t set_child_tid; /* own: written before user mode is entered for the first time */
 	uint64_t robust_list;   /* own; user address of its head, or 0 */
+	struct task_rseq rseq;  /* own */
 	struct sem_undos *sem_undos;         /* own: <processor/ipc/sysv.h>; NULL: none */
 	uint64_t faults;                     /* own */
 	int nice;                            /* vnode.lock; others read it without */

@@ -11,7 +11,6 @@
 
 #include <abi/sched.h>
 #include <arch/cpu.h>
-#include <arch/ipi.h>
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
@@ -385,46 +384,4 @@ long sys_sched_rr_get_interval(const struct syscall_args *args)
 	return user_timespec_put(args->a[1], policy == SCHED_RR    ? FAIR_RR_NS
 					     : realtime_is(policy) ? 0
 								   : thread_slice_ns());
-}
-
-/* --- memory barriers -------------------------------------------------------------------------- */
-
-/* The answer to MEMBARRIER_CMD_QUERY. */
-#define MEMBARRIER_ALL                                                                 \
-	(MEMBARRIER_CMD_GLOBAL | MEMBARRIER_CMD_GLOBAL_EXPEDITED |                     \
-	 MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED | MEMBARRIER_CMD_PRIVATE_EXPEDITED | \
-	 MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
-
-static void barrier_here(void *arg)
-{
-	smp_mb(); /* and the way here and back has others */
-}
-
-/* membarrier(cmd, flags, cpu): every CPU has passed a barrier, whatever it runs */
-long sys_membarrier(const struct syscall_args *args)
-{
-	const int cmd = (int)args->a[0];
-	struct process *p = process_current();
-
-	if ((uint32_t)args->a[1])
-		return -EINVAL;
-	switch (cmd) {
-	case MEMBARRIER_CMD_QUERY:
-		return MEMBARRIER_ALL;
-	case MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED:
-	case MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED:
-		__atomic_fetch_or(&p->barriers, (uint32_t)cmd, __ATOMIC_RELAXED);
-		return 0;
-	case MEMBARRIER_CMD_PRIVATE_EXPEDITED:
-		if (!(READ_ONCE(p->barriers) & MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
-			return -EPERM;
-		break;
-	case MEMBARRIER_CMD_GLOBAL:
-	case MEMBARRIER_CMD_GLOBAL_EXPEDITED:
-		break;
-	default:
-		return -EINVAL;
-	}
-	smp_call_all(barrier_here, NULL);
-	return 0;
 }

@@ -246,7 +246,7 @@ static void run_handler(struct task *t, struct pt_regs *regs, const struct linux
 	const uint64_t old = t->sig.has_saved_mask ? t->sig.saved_mask : t->sig.mask;
 	const bool stepped = trace_step_end(t, regs);
 
-	if (signal_frame_push(regs, info, act, old)) {
+	if (rseq_leave(t, regs) || signal_frame_push(regs, info, act, old)) {
 		no_frame(t, info->signo);
 		return;
 	}
@@ -405,7 +405,10 @@ void signal_return_work(struct pt_regs *regs)
 			if (mask_restore(t))
 				break; /* the old mask may let another one through */
 			restart_fixup(regs, NULL);
-			return;
+			if (likely(!rseq_return(t, regs)))
+				return;
+			no_frame(t, 0);
+			break;
 		}
 	}
 }
