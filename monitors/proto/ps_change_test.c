@@ -278,13 +278,40 @@ static ssize_t sample_events_reply(void)
 	return ps_lock_events_rep_encode(&rep, buf, sizeof(buf));
 }
 
+static ssize_t sample_batch(void)
+{
+	static uint8_t bodies[2][128];
+	struct ps_remove_req remove = {
+		.change = CHANGE, .dir = DIR, .victim = FILE_, .name_len = 3, .name = "abc"
+	};
+	struct ps_batch_req req = { .nr_changes = 2,
+				    .changes = { { PS_UNLINK, 0, bodies[0] },
+						 { PS_RMDIR, 0, bodies[1] } } };
+
+	for (uint32_t i = 0; i < 2; i++) {
+		remove.change.seq += i;
+		req.changes[i].len =
+			(uint32_t)ps_remove_req_encode(&remove, bodies[i], sizeof(bodies[i]));
+	}
+	return ps_batch_req_encode(&req, buf, sizeof(buf));
+}
+
+static ssize_t sample_batch_reply(void)
+{
+	static const struct ps_batch_rep rep = { .nr_changes = 3,
+						 .changes = { { 0 }, { -ENOENT }, { 0 } } };
+
+	return ps_batch_rep_encode(&rep, buf, sizeof(buf));
+}
+
 /* In the order of ps_recoders[]; those behind them have their samples in ps_test.c. */
 static ssize_t (*const samples[])(void) = {
-	sample_create,     sample_mkdir,    sample_mknod,     sample_symlink,      sample_tmpfile,
-	sample_link,       sample_remove,   sample_rename,    sample_removed,      sample_setattr,
-	sample_setxattr,   sample_getxattr, sample_fallocate, sample_close,        sample_declare,
-	sample_fsync,      sample_find,     sample_keep,      sample_keep_reply,   sample_lock,
-	sample_lock_reply, sample_locks,    sample_events,    sample_events_reply,
+	sample_create,       sample_mkdir,    sample_mknod,      sample_symlink,     sample_tmpfile,
+	sample_link,         sample_remove,   sample_rename,     sample_removed,     sample_setattr,
+	sample_setxattr,     sample_getxattr, sample_fallocate,  sample_close,       sample_declare,
+	sample_fsync,        sample_find,     sample_batch,      sample_batch_reply, sample_keep,
+	sample_keep_reply,   sample_lock,     sample_lock_reply, sample_locks,       sample_events,
+	sample_events_reply,
 };
 
 static void there_and_back(struct ktest *t)
@@ -339,6 +366,8 @@ static void what_has_names_left_is_a_file(struct ktest *t)
 #define AT(msg, field) offsetof(struct ps_##msg##_wire, field)
 /* Behind the words of the two groups. */
 #define NAME(msg)      (sizeof(struct ps_##msg##_wire) + 8)
+
+#define BATCHED sizeof(struct ps_batch_req_wire)
 
 /* A field of a good message is changed, and the decoder says EPROTO. */
 static const struct rejection {
@@ -416,6 +445,18 @@ static const struct rejection {
 	{ "find", AT(find_req, reserved2), 4, 1 },
 	{ "find", sizeof(struct ps_find_req_wire), 1, '/' },
 	{ "find", sizeof(struct ps_find_req_wire) + 1, 1, 0 },
+	{ "batch", AT(batch_req, nr_changes), 4, 0 },
+	{ "batch", AT(batch_req, nr_changes), 4, PS_BATCH_MAX + 1 },
+	{ "batch", AT(batch_req, reserved), 4, 1 },
+	{ "batch", BATCHED + AT(batch_item, opcode), 2, PS_CREATE },
+	{ "batch", BATCHED + AT(batch_item, opcode), 2, PS_BATCH },
+	{ "batch", BATCHED + AT(batch_item, reserved), 2, 1 },
+	{ "batch", BATCHED + AT(batch_item, len), 4, sizeof(struct ps_change_wire) - 1 },
+	/* The number is that of the change behind it. */
+	{ "batch", BATCHED + sizeof(struct ps_batch_item_wire) + AT(change, seq), 8, 10 },
+	{ "batch reply", AT(batch_rep, reserved), 4, 1 },
+	{ "batch reply", AT(batch_rep, nr_changes), 4, PS_BATCH_MAX + 1 },
+	{ "batch reply", sizeof(struct ps_batch_rep_wire), 4, 1 },
 	{ "keep", AT(keep_req, acked), 8, 0 },
 	{ "keep reply", AT(keep_rep, granted), 4, 2 },
 	{ "keep reply", AT(keep_rep, reserved), 4, 1 },

@@ -37,6 +37,8 @@ RECODE_VARIABLE(ps_close_req)
 RECODE_VARIABLE(ps_declare_req)
 RECODE_FIXED(ps_fsync_req)
 RECODE_VARIABLE(ps_find_req)
+RECODE_VARIABLE(ps_batch_req)
+RECODE_VARIABLE(ps_batch_rep)
 RECODE_FIXED(ps_keep_req)
 RECODE_FIXED(ps_keep_rep)
 RECODE_FIXED(ps_lock_req)
@@ -66,6 +68,8 @@ static const struct {
 	{ "declare", recode_ps_declare_req },
 	{ "fsync", recode_ps_fsync_req },
 	{ "find", recode_ps_find_req },
+	{ "batch", recode_ps_batch_req },
+	{ "batch reply", recode_ps_batch_rep },
 	{ "keep", recode_ps_keep_req },
 	{ "keep reply", recode_ps_keep_rep },
 	{ "lock", recode_ps_lock_req },

@@ -738,7 +738,7 @@ static ssize_t answer_again(struct op *op, const struct change_kind *kind,
 }
 
 static ssize_t run_change(struct op *op, const struct change_kind *kind,
-			  const union change_req *req)
+			  const union change_req *req, bool *fresh)
 {
 	struct fs_done done;
 	ssize_t ret = fs_change_find(op->st->fs, op->ch.client, op->ch.seq, &done);
@@ -746,33 +746,27 @@ static ssize_t run_change(struct op *op, const struct change_kind *kind,
 	if (ret != -ENOENT)
 		return ret ? ret : answer_again(op, kind, &done);
 	ret = kind->run(op, req);
-	if (ret >= 0)
+	if (ret >= 0) {
 		counter_inc(&storage_changes);
-	/* Others that change something now share the commit. */
-	if (ret >= 0 && op->st->stable) {
-		const int err = fs_sync(op->st->fs);
-
-		ret = err ? err : ret;
-		if (!err && op->st->committed)
-			op->st->committed();
+		*fresh = true;
 	}
 	return ret;
 }
 
-ssize_t storage_change(struct storage *st, uint16_t opcode, const struct storage_peer *from,
-		       const void *body, size_t len, void *reply, size_t cap)
+void storage_change_begin(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+			  const void *body, size_t len, struct storage_change *c)
 {
 	const struct change_kind *kind = find_kind(opcode);
-	uint8_t answer[RECORD_REPLY_MAX];
+	struct op op = { .st = st, .opcode = opcode, .from = from, .reply = c->answer };
 	union change_req req;
-	struct record *rec;
-	struct op op = { .st = st, .opcode = opcode, .from = from, .reply = answer };
-	ssize_t ret = kind ? kind->decode(opcode, body, len, &req) : -ENOSYS;
 
-	if (ret)
-		return ret;
-	if (!st->fs)
-		return -ENODEV;
+	c->rec = NULL;
+	c->fresh = false;
+	c->ret = kind ? kind->decode(opcode, body, len, &req) : -ENOSYS;
+	if (!c->ret && !st->fs)
+		c->ret = -ENODEV;
+	if (c->ret)
+		return;
 	memcpy(&op.vnode, (const uint8_t *)&req + kind->vnode, sizeof(op.vnode));
 	op.cred = (struct fs_cred){ req.change.cred.uid, req.change.cred.gid,
 				    req.change.cred.nr_groups, req.change.cred.groups };
@@ -787,16 +781,48 @@ ssize_t storage_change(struct storage *st, uint16_t opcode, const struct storage
 		.to_place = &op.to_place,
 	};
 	op.unused = is_unused(opcode, &req);
-	rec = record_begin(&st->records, from, &req.change, answer, &ret);
-	if (rec) {
-		ret = run_change(&op, kind, &req);
-		record_end(&st->records, rec, answer, ret);
-	} else {
+	c->rec = record_begin(&st->records, from, &req.change, c->answer, &c->ret);
+	if (c->rec)
+		c->ret = run_change(&op, kind, &req, &c->fresh);
+	else
 		counter_inc(&storage_changes_again);
-	}
-	if (ret > 0 && (size_t)ret > cap)
+}
+
+int storage_change_commit(struct storage *st, const struct storage_change *changes, size_t nr)
+{
+	size_t nr_fresh = 0;
+	int err;
+
+	for (size_t i = 0; i < nr; i++)
+		nr_fresh += changes[i].fresh;
+	if (!nr_fresh || !st->stable)
+		return 0;
+	/* Others that change something now share the commit. */
+	err = fs_sync(st->fs);
+	for (size_t i = 0; i < nr_fresh && !err && st->committed; i++)
+		st->committed();
+	return err;
+}
+
+void storage_change_end(struct storage *st, struct storage_change *c, int err)
+{
+	if (c->fresh && err)
+		c->ret = err;
+	if (c->rec)
+		record_end(&st->records, c->rec, c->answer, c->ret);
+	c->rec = NULL;
+}
+
+ssize_t storage_change(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+		       const void *body, size_t len, void *reply, size_t cap)
+{
+	struct storage_change c;
+
+	storage_change_begin(st, opcode, from, body, len, &c);
+	storage_change_end(st, &c, storage_change_commit(st, &c, 1));
+	if (c.ret > 0 && (size_t)c.ret > cap)
 		return -EMSGSIZE;
-	if (ret > 0)
-		memcpy(reply, answer, (size_t)ret);
-	return ret;
+	if (c.ret > 0)
+		memcpy(reply, c.answer, (size_t)c.ret);
+	return c.ret;
 }

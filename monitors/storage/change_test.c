@@ -925,6 +925,154 @@ static void a_list_takes_set_group_id(struct ktest *t)
 	rig_free(r);
 }
 
+static uint8_t bodies[PS_BATCH_MAX][256];
+static struct ps_batch_req batch;
+
+/* The root's handle, as this node would have made it. */
+static struct proto_file sealed_root(const struct rig *r)
+{
+	struct proto_file file = root;
+
+	file.seal = proto_file_seal(&r->st.file_key, &file);
+	return file;
+}
+
+static int everybody_s(uint32_t vnode, uint32_t node, bool may_wait)
+{
+	return 0;
+}
+
+static int nobody_s(uint32_t vnode, uint32_t node, bool may_wait)
+{
+	return -EACCES;
+}
+
+static void add_remove(struct rig *r, uint16_t opcode, const char *name,
+		       const struct proto_file *victim)
+{
+	const struct ps_remove_req req = { .change = next_change(r),
+					   .dir = sealed_root(r),
+					   .victim = *victim,
+					   .unused = true,
+					   .name = name,
+					   .name_len = (uint16_t)strlen(name) };
+	struct ps_batch_item *item = &batch.changes[batch.nr_changes];
+	uint8_t *body = bodies[batch.nr_changes++];
+
+	*item = (struct ps_batch_item){ .opcode = opcode, .body = body };
+	item->len = (uint32_t)ps_remove_req_encode(&req, body, sizeof(bodies[0]));
+}
+
+static void add_move(struct rig *r, const char *from, const char *to,
+		     const struct proto_file *source)
+{
+	const struct ps_rename_req req = {
+		.change = next_change(r),
+		.from_dir = sealed_root(r),
+		.to_dir = sealed_root(r),
+		.source = *source,
+		.from = from,
+		.from_len = (uint16_t)strlen(from),
+		.to = to,
+		.to_len = (uint16_t)strlen(to),
+	};
+	struct ps_batch_item *item = &batch.changes[batch.nr_changes];
+	uint8_t *body = bodies[batch.nr_changes++];
+
+	*item = (struct ps_batch_item){ .opcode = PS_RENAME, .body = body };
+	item->len = (uint32_t)ps_rename_req_encode(&req, body, sizeof(bodies[0]));
+}
+
+/* The errno of change @i of the answer; 1: there is none. */
+static int batch_err(struct ktest *t, ssize_t ret, uint32_t i, const struct rig *r)
+{
+	static struct ps_batch_rep rep;
+
+	if (ret < 0 || ps_batch_rep_decode(r->reply, (size_t)ret, &rep) || i >= rep.nr_changes)
+		return 1;
+	return rep.changes[i].err;
+}
+
+static ssize_t send_batch(struct rig *r)
+{
+	const ssize_t len = ps_batch_req_encode(&batch, r->body, CAP);
+
+	return len < 0 ? len
+		       : storage_batch(&r->st, PS_BATCH, &r->from, r->body, (size_t)len, r->reply,
+				       CAP);
+}
+
+static unsigned int nr_committed;
+
+static void note_commit(void)
+{
+	nr_committed++;
+}
+
+static void a_batch_is_its_changes_in_their_order(struct ktest *t)
+{
+	struct rig *r = rig_new();
+	struct proto_attr f, g;
+	ssize_t ret;
+
+	ASSERT_TRUE(t, r);
+	memfs_journal(r->st.fs);
+	r->acked = 1;
+	r->st.vnode_check = everybody_s;
+	r->st.stable = true;
+	r->st.committed = note_commit;
+	ASSERT_EQ(t, make(r, &root, "f", 0100644, &f), 0);
+	ASSERT_EQ(t, make(r, &root, "g", 0100644, &g), 0);
+	nr_committed = 0;
+	batch.nr_changes = 0;
+	add_remove(r, PS_UNLINK, "g", &f.file); /* that is another one */
+	add_remove(r, PS_UNLINK, "g", &g.file);
+	add_move(r, "f", "g", &f.file);
+	add_remove(r, PS_RMDIR, "g", &f.file);
+	add_move(r, "g", "h", &f.file);
+	ret = send_batch(r);
+	EXPECT_EQ(t, batch_err(t, ret, 0, r), -EAGAIN);
+	EXPECT_EQ(t, batch_err(t, ret, 1, r), 0);
+	EXPECT_EQ(t, batch_err(t, ret, 2, r), 0);
+	EXPECT_EQ(t, batch_err(t, ret, 3, r), -ENOTDIR);
+	EXPECT_EQ(t, batch_err(t, ret, 4, r), 0);
+	EXPECT_EQ(t, batch_err(t, ret, 5, r), 1);
+	EXPECT_EQ(t, nr_committed, 3u);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 1u);
+	EXPECT_GT(t, look_up(r, "/h", 0), 0);
+	/* Again: from the record, and after a start again from the journal's. */
+	for (int i = 0; i < 2; i++) {
+		ret = send_batch(r);
+		EXPECT_EQ(t, batch_err(t, ret, 1, r), 0);
+		EXPECT_EQ(t, batch_err(t, ret, 2, r), 0);
+		EXPECT_EQ(t, batch_err(t, ret, 3, r), i ? -ENOENT : -ENOTDIR);
+		EXPECT_EQ(t, batch_err(t, ret, 4, r), 0);
+		EXPECT_GT(t, look_up(r, "/h", 0), 0);
+		start_again(r);
+	}
+	EXPECT_EQ(t, nr_committed, 3u);
+	EXPECT_EQ(t, held_count(&r->st.held), 0u);
+	rig_free(r);
+}
+
+/* Each change names handles of its own, which are looked at as those of a single one. */
+static void a_batch_changes_no_file_of_others(struct ktest *t)
+{
+	struct rig *r = rig_new();
+	struct proto_attr f;
+
+	ASSERT_TRUE(t, r);
+	ASSERT_EQ(t, make(r, &root, "f", 0100644, &f), 0);
+	batch.nr_changes = 0;
+	add_remove(r, PS_UNLINK, "f", &f.file);
+	r->st.vnode_check = nobody_s;
+	EXPECT_EQ(t, batch_err(t, send_batch(r), 0, r), -EACCES);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 1u);
+	EXPECT_EQ(t, storage_batch(&r->st, PS_BATCH, &r->from, r->body, 4, r->reply, CAP),
+		  -EMSGSIZE);
+	rig_free(r);
+}
+
 static void a_failed_change_holds_nothing(struct ktest *t)
 {
 	struct rig *r = rig_new();
@@ -974,6 +1122,8 @@ static const struct ktest_case change_cases[] = {
 	KTEST(one_client_does_not_fill_the_table),
 	KTEST(declared_files_outlive_a_start_again),
 	KTEST(nothing_is_held_for_one_that_has_left),
+	KTEST(a_batch_is_its_changes_in_their_order),
+	KTEST(a_batch_changes_no_file_of_others),
 	KTEST(a_failed_change_holds_nothing),
 	KTEST(a_list_takes_set_group_id),
 	KTEST(what_is_no_change),

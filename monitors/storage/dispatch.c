@@ -72,6 +72,7 @@ const struct storage_msg storage_msgs[] = {
 	  storage_lock_events },
 	{ PS_KEEP, FOR_PS, STORAGE_VNODE_OWN_USE, 0, 0, "ps.keep", NULL, storage_keep },
 	{ PS_FIND, FOR_PS, HANDLES(ps_find_req_wire, dir, 1), "ps.find", storage_find, NULL },
+	{ PS_BATCH, FOR_PS, STORAGE_VNODE_BY_PARTS, 0, 0, "ps.batch", NULL, storage_batch },
 	ASKS_OF(PS_FSYNC, ps_fsync_req_wire, "ps.fsync", storage_fsync),
 	ASKS_OF(PS_SYNC, ps_file_req_wire, "ps.sync", storage_sync),
 	ASKS(MS_READ, FOR_MS, BY_MEMORY, "ms.read", NULL), /* msg.c sends the pages */
@@ -161,6 +162,7 @@ int storage_check_vnode(const struct storage *st, const struct storage_msg *msg,
 		return check_handles(st, msg, peer, body, len);
 	case STORAGE_VNODE_OWN_USE:
 	case STORAGE_VNODE_BY_MEMORY:
+	case STORAGE_VNODE_BY_PARTS:
 		return 0;
 	case STORAGE_VNODE_UNSAID:
 		break;
@@ -178,7 +180,7 @@ ssize_t storage_serve_msg(struct storage *st, const struct storage_msg *msg,
 	ssize_t ret = storage_check_vnode(st, msg, from->node, body, len);
 
 	if (!ret && of_processor)
-		ret = keep_enter(&st->keep, &use, from);
+		ret = keep_enter(&st->keep, &use, from, msg->opcode == PS_BATCH);
 	if (ret)
 		return ret;
 	ASSERT(!msg->service != !msg->client_service);

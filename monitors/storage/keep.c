@@ -4,7 +4,6 @@
 
 #include <kernel/counter.h>
 #include <kernel/panic.h>
-#include <lib/errno.h>
 #include <lib/string.h>
 
 COUNTER(storage_keepers, "storage.keepers", "times that a processor may keep names and attributes");
@@ -13,9 +12,9 @@ COUNTER(storage_recalls, "storage.recalls", "times that this was taken back for 
 void keep_init(struct keep *k, const struct keep_ops *ops, bool again)
 {
 	memset(k, 0, sizeof(*k));
-	mutex_init(&k->taking, "storage.keep", RANK_MONITOR);
 	spin_lock_init(&k->lock, "storage.keep", RANK_SPIN_MONITOR);
 	list_init(&k->uses);
+	waitqueue_init(&k->taken);
 	k->ops = ops;
 	k->forgotten = ops && again;
 }
@@ -33,20 +32,37 @@ static bool is_in_the_way_locked(const struct keep *k, const struct storage_peer
 	return k->forgotten || (k->keeper.node && !same_peer(&k->keeper, from));
 }
 
-static int take_back_locked(struct keep *k, const struct storage_peer *from) __must_hold(&k->taking)
+enum turn {
+	TURN_WAITS,
+	TURN_TAKES, /* it is this thread that takes it back */
+	TURN_ENTERS,
+};
+
+static enum turn next_turn(struct keep *k, struct keep_use *use, bool owed)
+{
+	enum turn turn = TURN_WAITS;
+
+	spin_lock(&k->lock);
+	if (!is_in_the_way_locked(k, &use->who) || (owed && k->is_taking && k->forgotten)) {
+		list_add(&use->link, &k->uses);
+		turn = TURN_ENTERS;
+	} else if (!k->is_taking) {
+		k->is_taking = true;
+		turn = TURN_TAKES;
+	}
+	spin_unlock(&k->lock);
+	return turn;
+}
+
+static int take_back(struct keep *k, const struct storage_peer *from)
 {
 	struct storage_peer keeper;
-	bool needed;
 	int err;
 
-	assert_mutex_held(&k->taking);
 	spin_lock(&k->lock);
-	needed = is_in_the_way_locked(k, from);
+	ASSERT(k->is_taking);
 	keeper = k->keeper;
-	k->is_taking = needed;
 	spin_unlock(&k->lock);
-	if (!needed)
-		return 0; /* another thread has done it */
 	counter_inc(&storage_recalls);
 	err = k->ops->recall(keeper.node ? &keeper : NULL, from);
 	spin_lock(&k->lock);
@@ -56,30 +72,23 @@ static int take_back_locked(struct keep *k, const struct storage_peer *from) __m
 	}
 	k->is_taking = false;
 	spin_unlock(&k->lock);
+	wake_all(&k->taken);
 	return err;
 }
 
-int keep_enter(struct keep *k, struct keep_use *use, const struct storage_peer *from)
+int keep_enter(struct keep *k, struct keep_use *use, const struct storage_peer *from, bool owed)
 {
-	int err = 0;
+	enum turn turn = TURN_WAITS;
+	int err;
 
 	use->who = *from;
-	for (;;) {
-		spin_lock(&k->lock);
-		if (!is_in_the_way_locked(k, from))
-			break;
-		spin_unlock(&k->lock);
-		err = mutex_lock_killable(&k->taking);
-		if (err)
-			return err;
-		err = take_back_locked(k, from);
-		mutex_unlock(&k->taking);
-		if (err)
-			return err;
-	}
-	list_add(&use->link, &k->uses);
-	spin_unlock(&k->lock);
-	return 0;
+	do {
+		err = wait_event_killable(&k->taken,
+					  (turn = next_turn(k, use, owed)) != TURN_WAITS);
+		if (!err && turn == TURN_TAKES)
+			err = take_back(k, from);
+	} while (!err && turn != TURN_ENTERS);
+	return err;
 }
 
 void keep_leave(struct keep *k, struct keep_use *use)

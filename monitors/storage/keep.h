@@ -12,15 +12,15 @@
  *		After a start again an earlier life may have had a keeper, so all other processors
  *		are told before the first request is begun.
  * Context:	threads; keep_enter() may wait for the keeper.
- * Locking:	keep.taking (RANK_MONITOR) over the message to the keeper; keep.lock
- *		(RANK_SPIN_MONITOR) guards the rest.
+ * Locking:	keep.lock (RANK_SPIN_MONITOR) guards everything; the thread that has set is_taking
+ *		sends the message to the keeper, and the others wait for it.
  * Limits:	memory nodes are not looked at: they change what a processor asks for, which has
  *		looked the file up here.
  */
 #pragma once
 
-#include <kernel/mutex.h>
 #include <kernel/spinlock.h>
+#include <kernel/wait.h>
 #include <lib/compiler.h>
 #include <lib/list.h>
 
@@ -42,19 +42,24 @@ struct keep_use { /* a request under way; the caller's */
 };
 
 struct keep {
-	struct mutex taking;
 	struct spinlock lock;
+	struct waitqueue taken; /* is_taking is over */
 	struct list_head uses __guarded_by(&lock);
 	struct storage_peer keeper __guarded_by(&lock); /* node 0: nobody */
 	bool forgotten __guarded_by(&lock); /* an earlier life of this node may have had one */
-	bool is_taking __guarded_by(&lock); /* nobody becomes it meanwhile */
+	bool is_taking __guarded_by(&lock); /* a thread is; nobody becomes it meanwhile */
 	const struct keep_ops *ops;         /* const; NULL: nobody may keep anything */
 };
 
 /* @again: this node has had an earlier life in this cluster. */
 void keep_init(struct keep *k, const struct keep_ops *ops, bool again);
-/* A request of @from begins, unless the keeper cannot be told: then an errno. */
-int keep_enter(struct keep *k, struct keep_use *use, const struct storage_peer *from) __must_check;
+/*
+ * A request of @from begins, unless the keeper cannot be told: then an errno. @owed: it brings what
+ * the programs of @from have been told is done, and @from, which may be the keeper that is being
+ * told, answers that when the request is done.
+ */
+int keep_enter(struct keep *k, struct keep_use *use, const struct storage_peer *from, bool owed)
+	__must_check;
 void keep_leave(struct keep *k, struct keep_use *use);
 /* May @from, whose request is under way, be the keeper? Then it is. */
 bool keep_grant(struct keep *k, const struct storage_peer *from);

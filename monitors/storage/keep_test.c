@@ -16,6 +16,8 @@ static struct {
 	struct storage_peer keeper, but; /* of the last recall */
 	struct keep *keep;               /* ask to be the keeper meanwhile */
 	bool granted_meanwhile;
+	struct keep *owed; /* p1 brings what it owes before it answers */
+	int owed_err;
 } view;
 
 static bool fake_is_alone(const struct storage_peer *who)
@@ -30,6 +32,13 @@ static int fake_recall(const struct storage_peer *keeper, const struct storage_p
 	view.but = *but;
 	if (view.keep)
 		view.granted_meanwhile = keep_grant(view.keep, &p1);
+	if (view.owed) {
+		struct keep_use use;
+
+		view.owed_err = keep_enter(view.owed, &use, &p1, true);
+		if (!view.owed_err)
+			keep_leave(view.owed, &use);
+	}
 	return view.answer;
 }
 
@@ -51,7 +60,7 @@ static struct keep *fresh(struct ktest *t, bool again)
 static int request(struct keep *k, const struct storage_peer *who)
 {
 	struct keep_use use;
-	const int err = keep_enter(k, &use, who);
+	const int err = keep_enter(k, &use, who, false);
 
 	if (!err)
 		keep_leave(k, &use);
@@ -117,8 +126,8 @@ static void nobody_keeps_beside_another_s_request(struct ktest *t)
 	struct keep_use other, own;
 
 	ASSERT_TRUE(t, k);
-	ASSERT_EQ(t, keep_enter(k, &other, &p2), 0);
-	ASSERT_EQ(t, keep_enter(k, &own, &p1), 0);
+	ASSERT_EQ(t, keep_enter(k, &other, &p2, false), 0);
+	ASSERT_EQ(t, keep_enter(k, &own, &p1, false), 0);
 	EXPECT_FALSE(t, keep_grant(k, &p1));
 	keep_leave(k, &other);
 	EXPECT_TRUE(t, keep_grant(k, &p1));
@@ -138,6 +147,35 @@ static void an_earlier_life_may_have_had_a_keeper(struct ktest *t)
 	EXPECT_EQ(t, request(k, &p1), 0);
 	EXPECT_EQ(t, view.nr, 1u);
 	EXPECT_TRUE(t, keep_grant(k, &p1));
+	kfree(k);
+}
+
+/* Else both would wait for each other. */
+static void what_is_owed_comes_while_it_is_taken_back(struct ktest *t)
+{
+	struct keep *k = fresh(t, false);
+	struct keep_use use;
+
+	ASSERT_TRUE(t, k && keep_grant(k, &p1));
+	view.owed = k;
+	view.owed_err = 1;
+	EXPECT_EQ(t, request(k, &p2), 0);
+	EXPECT_EQ(t, view.owed_err, 0);
+	kfree(k);
+	/* Nor does the node know whose it was after a start again. */
+	k = fresh(t, true);
+	ASSERT_TRUE(t, k);
+	view.owed = k;
+	view.owed_err = 1;
+	EXPECT_EQ(t, request(k, &p2), 0);
+	EXPECT_EQ(t, view.owed_err, 0);
+	/* Another's are requests as all others are. */
+	view.owed = NULL;
+	ASSERT_TRUE(t, keep_grant(k, &p1));
+	view.nr = 0;
+	ASSERT_EQ(t, keep_enter(k, &use, &p2, true), 0);
+	keep_leave(k, &use);
+	EXPECT_EQ(t, view.nr, 1u);
 	kfree(k);
 }
 
@@ -238,6 +276,7 @@ static const struct ktest_case keep_cases[] = {
 	KTEST(a_keeper_that_cannot_be_told_stays),
 	KTEST(nobody_keeps_beside_another_s_request),
 	KTEST(an_earlier_life_may_have_had_a_keeper),
+	KTEST(what_is_owed_comes_while_it_is_taken_back),
 	KTEST(no_change_is_done_after_it_was_given_up),
 	KTEST(messages_take_it_back),
 	{ 0 },

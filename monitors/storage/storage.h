@@ -99,6 +99,9 @@ typedef ssize_t (*storage_client_service)(struct storage *st, uint16_t opcode,
 					  size_t len, void *reply, size_t cap);
 ssize_t storage_change(struct storage *st, uint16_t opcode, const struct storage_peer *from,
 		       const void *body, size_t len, void *reply, size_t cap);
+/* PS_BATCH, batch.c. */
+ssize_t storage_batch(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+		      const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_close(struct storage *st, uint16_t opcode, const struct storage_peer *from,
 		      const void *body, size_t len, void *reply, size_t cap);
 
@@ -114,6 +117,24 @@ ssize_t storage_locks(struct storage *st, uint16_t opcode, const struct storage_
 ssize_t storage_lock_events(struct storage *st, uint16_t opcode, const struct storage_peer *from,
 			    const void *body, size_t len, void *reply, size_t cap);
 
+/* --- a change, in the steps that several of one message have in common -------------------- */
+
+struct storage_change {
+	struct record *rec; /* NULL: it is not to be ended */
+	bool fresh;         /* it was done now */
+	ssize_t ret;        /* bytes of the answer, or an errno */
+	uint8_t answer[RECORD_REPLY_MAX];
+};
+
+/* Do it, unless the record says that it is done; a repetition waits for the end of the first. */
+void storage_change_begin(struct storage *st, uint16_t opcode, const struct storage_peer *from,
+			  const void *body, size_t len, struct storage_change *c);
+/* @nr changes were begun: what they have done is on the disk, if answers say so here. An errno. */
+int storage_change_commit(struct storage *st, const struct storage_change *changes, size_t nr)
+	__must_check;
+/* With the commit's @err the answer is there, also for a repetition. */
+void storage_change_end(struct storage *st, struct storage_change *c, int err);
+
 /* --- dispatch.c: all messages ------------------------------------------------------------- */
 
 /* Where a request names its vNode. */
@@ -123,6 +144,7 @@ enum storage_vnode {
 	STORAGE_VNODE_OF_PATH,   /* struct ps_path_req_wire */
 	STORAGE_VNODE_OWN_USE,   /* of handles only what the sender has used counts: not compared */
 	STORAGE_VNODE_BY_MEMORY, /* the memory component has checked the processor */
+	STORAGE_VNODE_BY_PARTS,  /* in each of the requests that it consists of: batch.c */
 };
 
 /* The rest of the body are handles. */

@@ -47,6 +47,7 @@ enum ps_opcode {
 	PS_LOCK_EVENTS = 0x041c, /* which waits for locks may try again; held until one may */
 	PS_KEEP = 0x041d,        /* may the sender keep names and attributes until SP_RECALL? */
 	PS_FIND = 0x041e,        /* directory + name -> attributes */
+	PS_BATCH = 0x041f,       /* several changes of names */
 };
 static_assert(PS_LOOKUP == PROTO_FIRST_OPCODE(PROTO_PS), "opcodes are ABI");
 
@@ -477,6 +478,30 @@ struct ps_find_req_wire {
 static_assert(sizeof(struct ps_find_req_wire) == 8 + sizeof(struct proto_file_wire),
 	      "PS_FIND is ABI");
 
+/*
+ * PS_BATCH: nr_changes changes, done in their order, each with its own number, as if they had come
+ * one after the other. Each is a struct ps_batch_item_wire, then len bytes of a request, then zeros
+ * up to a multiple of 8. The numbers ascend. Reply: struct ps_batch_rep_wire, then nr_changes times
+ * le32: 0, or a negative errno of that change; what else its answer has is not told.
+ */
+struct ps_batch_req_wire {
+	le32_t nr_changes; /* 1 to PS_BATCH_MAX */
+	le32_t reserved;
+};
+static_assert(sizeof(struct ps_batch_req_wire) == 8, "PS_BATCH is ABI");
+struct ps_batch_item_wire {
+	le16_t opcode; /* PS_LINK, PS_UNLINK, PS_RMDIR or PS_RENAME */
+	le16_t reserved;
+	le32_t len;
+};
+static_assert(sizeof(struct ps_batch_item_wire) == 8, "PS_BATCH is ABI");
+struct ps_batch_rep_wire {
+	le32_t nr_changes; /* as in the request */
+	le32_t reserved;
+};
+static_assert(sizeof(struct ps_batch_rep_wire) == 8, "PS_BATCH reply is ABI");
+#define PS_BATCH_MAX 64u
+
 enum ps_fsync_flags {
 	PS_FSYNC_DATA = 1 << 0, /* fdatasync(): times may stay behind */
 	PS_FSYNC_ALL = 1,
@@ -785,3 +810,35 @@ struct ps_keep_rep {
 
 void ps_keep_rep_encode(const struct ps_keep_rep *rep, struct ps_keep_rep_wire *w);
 int ps_keep_rep_decode(const void *buf, size_t len, struct ps_keep_rep *out) __must_check;
+
+struct ps_batch_item {
+	uint16_t opcode;
+	uint32_t len;
+	const void *body; /* decoded: points into the message */
+};
+
+struct ps_batch_req {
+	uint32_t nr_changes;
+	struct ps_batch_item changes[PS_BATCH_MAX];
+};
+
+/* Bytes that a change of @len bytes takes in a batch. */
+size_t ps_batch_item_size(uint32_t len);
+ssize_t ps_batch_req_encode(const struct ps_batch_req *req, void *buf, size_t cap) __must_check;
+/* The changes themselves are not looked at, but for their numbers. */
+int ps_batch_req_decode(const void *buf, size_t len, struct ps_batch_req *out) __must_check;
+
+struct ps_batch_status {
+	int err; /* 0 or a negative errno */
+};
+struct ps_batch_status_wire {
+	le32_t err;
+};
+
+struct ps_batch_rep {
+	uint32_t nr_changes;
+	struct ps_batch_status changes[PS_BATCH_MAX];
+};
+
+ssize_t ps_batch_rep_encode(const struct ps_batch_rep *rep, void *buf, size_t cap) __must_check;
+int ps_batch_rep_decode(const void *buf, size_t len, struct ps_batch_rep *out) __must_check;
