@@ -11,6 +11,7 @@
 #include <kernel/printk.h>
 #include <net/tcpip.h>
 #include <processor/account/account.h>
+#include <processor/client/behind.h>
 #include <processor/client/kept.h>
 #include <processor/client/names.h>
 #include <processor/client/revoke_server.h>
@@ -38,11 +39,15 @@ static void signal_program(struct ctl_prog *prog, uint32_t signo)
 	process_signal_prog(prog, (int)signo);
 }
 
-/* The memory nodes end later: what programs have stored into mappings of files goes there. */
+/*
+ * The other nodes end later: what programs have stored into mappings of files goes to memory nodes,
+ * and what storage nodes were to be told later to these.
+ */
 static void flush_files(void)
 {
 	const int err = live_flush_all();
 
+	behind_flush_all();
 	if (err)
 		pr_err("bytes that were stored into mappings of files are lost: error %d\n", err);
 }

@@ -230,8 +230,12 @@ def test_a_processor_that_comes_takes_names_back(images):
         wait_for(lambda: look() and running.stats()["s0"]["storage.keepers"] == 1)
         for _ in range(2):
             assert look() == before + missing
+        on(running, "p0", "cd /w; : > gone1; echo one > gone2").checked()
         assert running.stats()["p0"]["kept.entries"] > 7
         running.cluster.restart("p1")
+        # The node hears of these later: before it serves the other one at the latest.
+        on(running, "p0", f"{BUSYBOX} rm /w/gone1 /w/gone2").checked()
+        assert on(running, "p1", f"{BUSYBOX} ls /w").checked().split() == [b"a", b"b", b"c", b"d"]
         on(running, "p1", f"cd /w; b={BUSYBOX}; $b mv a moved; $b rm b; $b mkdir new; $b chmod 700"
            " d; $b truncate -s 3 c; $b mkdir d/e").checked()  # fmt: skip
         after = ["a: none", "b: none", "c 3 644 1", "d 4096 700 3", "none: none", "new 4096 755 2",

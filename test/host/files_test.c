@@ -8,6 +8,7 @@
 
 #include <abi/xattr.h>
 #include <cluster/patience.h>
+#include <kernel/thread.h>
 #include <kernel/wait.h>
 #include <kernel/work.h>
 #include <lib/err.h>
@@ -16,6 +17,7 @@
 #include <managers/placement.h>
 #include <mm/slab.h>
 #include <net/rpc.h>
+#include <processor/client/behind.h>
 #include <processor/client/file_node.h>
 #include <processor/client/kept.h>
 #include <processor/client/storage.h>
@@ -44,7 +46,7 @@ static struct fs_cred user;
 static struct {
 	unsigned int lose_answers; /* of the next changes; each time the node is restarted */
 	unsigned int kill_renames; /* of the next, which are done, the callers are killed */
-	unsigned int nr_calls, nr_closed, nr_dropped;
+	unsigned int nr_calls, nr_closed, nr_dropped, nr_unlinks, nr_batches;
 	bool mapped;             /* every file is */
 	bool has_lines;          /* every file has */
 	void (*unlinks)(void);   /* before the next PS_UNLINK is served */
@@ -126,6 +128,9 @@ static ssize_t serve(struct storage *server, uint16_t opcode, const void *body, 
 		return storage_listxattr(server, body, len, reply, max);
 	case PS_KEEP:
 		return storage_keep(server, opcode, &processor, body, len, reply, max);
+	case PS_BATCH:
+		net.nr_batches++;
+		return storage_batch(server, opcode, &processor, body, len, reply, max);
 	case PS_CLOSE:
 		net.nr_closed++;
 		return server_close(server, opcode, &processor, body, len, reply, max);
@@ -142,6 +147,7 @@ static int call_once(const struct rpc_call *call)
 	if (call->peer != NODE && call->peer != DATA)
 		return -EHOSTUNREACH;
 	net.nr_calls++;
+	net.nr_unlinks += call->opcode == PS_UNLINK;
 	if (call->opcode == PS_UNLINK && unlinks) {
 		net.unlinks = NULL;
 		unlinks();
@@ -197,6 +203,16 @@ const char *gsm_mount_at(size_t i)
 	return i ? NULL : "/data";
 }
 
+/* Parts of batches are for each node and sender. */
+const struct storage_msg storage_msgs[] = { { .opcode = PS_UNLINK } };
+const size_t nr_storage_msgs = ARRAY_SIZE(storage_msgs);
+
+int storage_check_vnode(const struct storage *server, const struct storage_msg *msg, uint32_t peer,
+			const void *body, size_t len)
+{
+	return 0;
+}
+
 /* --- what is not linked ------------------------------------------------------------------ */
 
 const struct file_ops regular_ops = { .name = "regular" };
@@ -236,6 +252,8 @@ void process_cred(struct fs_cred *cred)
 /* Wait until all ends of use have been told. */
 static void drain(void)
 {
+	(void)!behind_flush(NODE, false);
+	(void)!behind_flush(DATA, false);
 	(void)workqueue_flush(storagefs_ends, WAIT_FOREVER);
 }
 
@@ -311,10 +329,13 @@ static void keep_names(void)
 	nr_before = memfs_nr_files(st.fs);
 }
 
+static bool later; /* the next cases remove names behind */
+
 static void setup(struct ktest *t)
 {
 	static const struct storage_options opt = { .index_bytes = 65536, .keep = &keep_ops };
 
+	(void)behind_switch(later);
 	user = (struct fs_cred){ 0 };
 	memset(&net, 0, sizeof(net));
 	if (mounts) {
@@ -400,6 +421,20 @@ static int remove_path(const char *path)
 	if (!err)
 		err = res.parent.inode->ops->remove(res.parent.inode, res.name, strlen(res.name),
 						    res.at.inode);
+	walk_result_put(&res);
+	return err;
+}
+
+/* @path becomes one more name of @file. */
+static int link_at(const char *path, struct inode *file)
+{
+	const struct walk_base base = { .cred = &user, .mounts = mounts };
+	struct walk_result res;
+	int err = path_walk_parent(&base, path, &res);
+
+	if (err)
+		return err;
+	err = res.parent.inode->ops->link(res.parent.inode, res.name, strlen(res.name), file);
 	walk_result_put(&res);
 	return err;
 }
@@ -1220,6 +1255,164 @@ static void each_operation_costs_its_change_kept(struct ktest *t)
 	keeping = false;
 }
 
+/* --- removals that the node is told later --------------------------------------------------- */
+
+static void flush(void)
+{
+	(void)!behind_flush(NODE, false);
+}
+
+static void removals_are_told_later(struct ktest *t)
+{
+	struct inode *file;
+	struct file_attr attr;
+
+	setup(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, make("/d/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, make("/d/b", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, make("/c", S_IFLNK | 0777, NULL), 0);
+	ASSERT_EQ(t, exists("/c"), 0);
+	EXPECT_EQ(t, remove_path("/d/a"), 0);
+	EXPECT_EQ(t, exists("/d/a"), -ENOENT);
+	EXPECT_EQ(t, remove_path("/d/a"), -ENOENT);
+	EXPECT_EQ(t, remove_path("/d/b"), 0);
+	EXPECT_EQ(t, remove_path("/c"), 0);
+	EXPECT_EQ(t, exists("/c"), -ENOENT);
+	/* Requests behind them find them done. */
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	EXPECT_EQ(t, net.nr_unlinks, 0u);
+	EXPECT_GE(t, net.nr_batches, 1u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+	/* The same name once more. */
+	ASSERT_EQ(t, make("/c", S_IFREG | 0644, NULL), 0);
+	EXPECT_EQ(t, remove_path("/c"), 0);
+	ASSERT_EQ(t, make("/c", S_IFREG | 0600, NULL), 0);
+	ASSERT_EQ(t, stat_path("/c", &attr), 0);
+	EXPECT_EQ(t, attr.mode, S_IFREG | 0600u);
+	/* Another name of the file: the file stays. */
+	file = get("/c");
+	ASSERT_FALSE(t, IS_ERR(file));
+	ASSERT_EQ(t, link_at("/e", file), 0);
+	EXPECT_EQ(t, net.nr_unlinks, 0u);
+	EXPECT_EQ(t, remove_path("/c"), 0); /* it is in use */
+	EXPECT_EQ(t, net.nr_unlinks, 1u);
+	ASSERT_EQ(t, link_at("/c", file), 0);
+	inode_put(file);
+	EXPECT_EQ(t, remove_path("/c"), 0);
+	EXPECT_EQ(t, net.nr_unlinks, 1u);
+	ASSERT_EQ(t, stat_path("/e", &attr), 0);
+	EXPECT_EQ(t, attr.nlink, 1u);
+	EXPECT_EQ(t, remove_path("/e"), 0);
+	flush();
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, net.nr_closed, 0u);
+}
+
+static const char *nth_path(int i)
+{
+	static char path[] = "/n000";
+
+	path[2] = (char)('0' + i / 100);
+	path[3] = (char)('0' + i / 10 % 10);
+	path[4] = (char)('0' + i % 10);
+	return path;
+}
+
+static void many_removals_are_few_requests(struct ktest *t)
+{
+	setup(t);
+	for (int i = 0; i < 600; i++)
+		ASSERT_EQ(t, make(nth_path(i), S_IFREG | 0644, NULL), 0);
+	for (int i = 0; i < 600; i++)
+		ASSERT_EQ(t, remove_path(nth_path(i)), 0);
+	flush();
+	EXPECT_EQ(t, net.nr_unlinks, 0u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+	EXPECT_EQ(t, behind_error(NODE), 0);
+}
+
+static void a_batch_whose_answer_is_lost_is_done_once(struct ktest *t)
+{
+	setup(t);
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, make("/b", S_IFREG | 0644, NULL), 0);
+	net.lose_answers = 2;
+	EXPECT_EQ(t, remove_path("/a"), 0);
+	EXPECT_EQ(t, remove_path("/b"), 0);
+	flush();
+	EXPECT_EQ(t, net.lose_answers, 0u);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+	EXPECT_EQ(t, behind_error(NODE), 0);
+}
+
+/* A refusal is told by the next sync, and no name is taken for missing that is there. */
+static void what_the_node_refuses_is_told(struct ktest *t)
+{
+	struct file_attr attr;
+
+	setup(t);
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, make("/b", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, stat_path("/a", &attr), 0);
+	memfs_fail(st.fs, -EIO);
+	EXPECT_EQ(t, remove_path("/a"), 0);
+	flush();
+	memfs_fail(st.fs, 0);
+	EXPECT_EQ(t, exists("/a"), 0);
+	EXPECT_EQ(t, behind_error(NODE), -EIO);
+	EXPECT_EQ(t, behind_error(NODE), 0);
+	/* A name that is another file's by then, which only a broken node has. */
+	keep_names();
+	ASSERT_EQ(t, stat_path("/b", &attr), 0);
+	remove_at_root(t, st.fs, "b");
+	make_at_root(t, st.fs, "b", S_IFREG | 0644, NULL);
+	EXPECT_EQ(t, remove_path("/b"), 0);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE), -EIO);
+	EXPECT_EQ(t, exists("/b"), 0);
+	keep_names();
+	EXPECT_EQ(t, remove_path("/a"), 0);
+	EXPECT_EQ(t, remove_path("/b"), 0);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE), 0);
+}
+
+/* Want of memory is no refusal. */
+static void want_of_memory_is_waited_for(struct ktest *t)
+{
+	setup(t);
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	memfs_fail(st.fs, -ENOMEM);
+	EXPECT_EQ(t, remove_path("/a"), 0);
+	while (!__atomic_load_n(&net.nr_batches, __ATOMIC_ACQUIRE))
+		thread_yield();
+	memfs_fail(st.fs, 0);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+}
+
+#define LATER(name)                                             \
+	static void name##_with_removals_later(struct ktest *t) \
+	{                                                       \
+		keeping = later = true;                         \
+		name(t);                                        \
+		flush();                                        \
+		keeping = later = false;                        \
+	}
+
+LATER(removals_are_told_later)
+LATER(many_removals_are_few_requests)
+LATER(a_batch_whose_answer_is_lost_is_done_once)
+LATER(what_the_node_refuses_is_told)
+LATER(want_of_memory_is_waited_for)
+LATER(names_come_and_go)
+LATER(paths_follow_a_rename)
+LATER(a_file_without_a_name_may_get_one)
+LATER(walks_cross_file_systems)
+
 static const struct ktest_case kept_files_cases[] = {
 	KTEST(names_come_and_go_with_kept_names),
 	KTEST(paths_follow_a_rename_with_kept_names),
@@ -1240,6 +1433,15 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(a_name_is_looked_for_in_its_directory),
 	KTEST(paths_are_unknown_after_a_rename_in_doubt),
 	KTEST(a_name_to_be_made_is_not_too_long),
+	KTEST(removals_are_told_later_with_removals_later),
+	KTEST(many_removals_are_few_requests_with_removals_later),
+	KTEST(a_batch_whose_answer_is_lost_is_done_once_with_removals_later),
+	KTEST(what_the_node_refuses_is_told_with_removals_later),
+	KTEST(want_of_memory_is_waited_for_with_removals_later),
+	KTEST(names_come_and_go_with_removals_later),
+	KTEST(paths_follow_a_rename_with_removals_later),
+	KTEST(a_file_without_a_name_may_get_one_with_removals_later),
+	KTEST(walks_cross_file_systems_with_removals_later),
 	{ 0 },
 };
 static const struct ktest_suite kept_files_suite = {

@@ -161,6 +161,11 @@ int storage_call_to_end(uint32_t to, uint16_t opcode, const void *body, size_t l
 	return -EIO;
 }
 
+int storage_call_behind(uint32_t to, const void *body, size_t len, void *reply, size_t max)
+{
+	return -EIO;
+}
+
 ssize_t storage_getdents(const struct file_id *dir, uint64_t cookie, uint64_t behind, void *buf,
 			 uint32_t size)
 {

@@ -21,6 +21,8 @@
 #include <mm/slab.h>
 #include <proto/ps.h>
 
+#include "behind.h"
+#include "change_private.h"
 #include "convert.h"
 #include "storage_private.h"
 
@@ -36,14 +38,6 @@ static_assert((int)STORAGE_CLOSE_MAX == (int)PS_CLOSE_MAX, "the same");
 	(sizeof(struct ps_rename_req_wire) + sizeof(struct ps_make_req_wire) + \
 	 PROTO_MAX_GROUPS * sizeof(le32_t) + 2 * PS_NAME_MAX + PROTO_PATH_MAX)
 
-struct numbered {
-	struct list_head link; /* pending.lock */
-	uint32_t node;         /* pending.lock: that has been asked; 0: none yet */
-	uint64_t seq;
-	bool to_end; /* its answer is waited for by a thread that is killed, too */
-	uint8_t body[];
-};
-
 static struct {
 	struct spinlock lock;
 	struct list_head list __guarded_by(&lock);
@@ -55,16 +49,15 @@ static struct {
 	.ended = WAITQUEUE_INIT(pending.ended),
 };
 
-/* A number for a change by @cred, and @room bytes for its request.  NULL: no memory. */
-static struct numbered *begin_large(const struct fs_cred *cred, struct ps_change *change,
-				    size_t room)
+struct numbered *change_number(const struct fs_cred *cred, struct ps_change *change, uint32_t node,
+			       size_t room)
 {
 	struct numbered *n = kmalloc(sizeof(*n) + room);
 
 	if (!n)
 		return NULL;
 	cred_to_proto(cred, &change->cred);
-	n->node = 0;
+	n->node = node;
 	n->to_end = false;
 	spin_lock(&pending.lock);
 	n->seq = ++pending.last;
@@ -75,9 +68,33 @@ static struct numbered *begin_large(const struct fs_cred *cred, struct ps_change
 	return n;
 }
 
+void change_renumber(struct numbered *n)
+{
+	struct ps_change_wire w;
+
+	memcpy(&w, n->body, sizeof(w));
+	spin_lock(&pending.lock);
+	list_del(&n->link);
+	n->seq = ++pending.last;
+	list_add_tail(&n->link, &pending.list);
+	w.acked = cpu_to_le64(list_first_entry(&pending.list, struct numbered, link)->seq);
+	spin_unlock(&pending.lock);
+	w.seq = cpu_to_le64(n->seq);
+	memcpy(n->body, &w, sizeof(w));
+}
+
+void change_answered(struct numbered *n)
+{
+	spin_lock(&pending.lock);
+	list_del(&n->link);
+	spin_unlock(&pending.lock);
+	wake_all(&pending.ended);
+	kfree(n);
+}
+
 static struct numbered *begin(const struct fs_cred *cred, struct ps_change *change)
 {
-	return begin_large(cred, change, BODY_MAX);
+	return change_number(cred, change, 0, BODY_MAX);
 }
 
 /* Send @len bytes of request, unless that is an error.  The reply's length or an errno. */
@@ -93,11 +110,7 @@ static int finish(struct numbered *n, uint32_t node, uint16_t opcode, ssize_t le
 		ret = n->to_end
 			      ? storage_call_to_end(node, opcode, n->body, (size_t)len, reply, max)
 			      : storage_call(node, opcode, n->body, (size_t)len, reply, max);
-	spin_lock(&pending.lock);
-	list_del(&n->link);
-	spin_unlock(&pending.lock);
-	wake_all(&pending.ended);
-	kfree(n);
+	change_answered(n);
 	return ret;
 }
 
@@ -335,7 +348,7 @@ int storage_xattr_set(const struct fs_cred *cred, const struct file_id *file, co
 		return -ENOSPC; /* as ext4 says of what no block holds */
 	if (!value)
 		req.flags = 0;
-	n = begin_large(cred, &req.change, room);
+	n = change_number(cred, &req.change, file->node, room);
 	if (!n)
 		return -ENOMEM;
 	return finish_attr(n, file->node, value ? PS_SETXATTR : PS_REMOVEXATTR,
@@ -437,5 +450,5 @@ int storage_commit(const struct file_id *file, bool whole)
 	ps_file_req_encode(&req.file, &all);
 	ret = whole ? storage_call(file->node, PS_SYNC, &all, sizeof(all), NULL, 0)
 		    : storage_call(file->node, PS_FSYNC, &one, sizeof(one), NULL, 0);
-	return (int)MIN(ret, 0);
+	return ret < 0 ? (int)ret : behind_error(file->node);
 }

@@ -20,6 +20,7 @@
 #include <net/rpc.h>
 #include <proto/pm.h>
 
+#include "behind.h"
 #include "convert.h"
 #include "kept.h"
 #include "nodes.h"
@@ -233,6 +234,9 @@ static int call(uint32_t *node, const struct request *r, struct file_state *out)
 		if (!*node)
 			return -EHOSTDOWN;
 		err = call_once(*node, r, &state);
+		/* A program may have made room by what the storage node is still to be told. */
+		if (err == -ENOSPC && behind_flush(r->file->node, true) > 0)
+			err = call_once(*node, r, &state);
 		if (err || !state.node)
 			break;
 		counter_inc(&file_redirects);
@@ -304,7 +308,10 @@ int file_node_sync(const struct file_id *file, uint32_t *node, bool datasync,
 	struct pm_file_write_req_wire w = { 0 };
 	const struct request r = { file, false, PM_FILE_WRITE, &w, sizeof(w), NULL, 0 };
 	const struct proto_file f = file_to_proto(file);
+	const int err = behind_flush(file->node, true);
 
+	if (err < 0)
+		return err;
 	/* No page: the header is all there is, so the large structure is not needed. */
 	proto_file_encode(&f, &w.file);
 	w.flags = cpu_to_le32(PM_FILE_SYNC | (datasync ? PM_FILE_DATASYNC : 0));

@@ -835,3 +835,63 @@ bool kept_is_gone(const struct file_id *file, uint64_t since)
 	spin_unlock(&kept.lock);
 	return gone;
 }
+
+/* A change of what has @hash was made. */
+static void changed_locked(uint64_t hash) __must_hold(&kept.lock)
+{
+	assert_spin_held(&kept.lock);
+	mark_locked(hash)->ended = ++kept.now;
+}
+
+static void leave_rights_locked(const struct file_id *file) __must_hold(&kept.lock)
+{
+	struct attr_entry *a = find_attr_locked(file->ino, file->gen, file->node);
+
+	assert_spin_held(&kept.lock);
+	if (a)
+		a->what = MIN(a->what, (enum kept_what)KEPT_RIGHTS);
+	changed_locked(hash_of_file(file));
+}
+
+bool kept_remove(const struct file_id *dir, const char *name, size_t len,
+		 const struct file_id *victim)
+{
+	const uint64_t hash = hash_of_name(dir, name, len);
+	struct attr_entry *a;
+	struct name_entry *e;
+	struct kept_node *n;
+	LIST_HEAD(dead);
+	bool known;
+
+	spin_lock(&kept.lock);
+	n = node_locked(dir->node);
+	e = find_name_locked(dir, name, len);
+	a = find_attr_locked(dir->ino, dir->gen, dir->node);
+	known = n && n->allowed && !n->moves.active && e && file_id_equal(&e->file, victim) &&
+		!mark_locked(hash)->active && a && a->what >= KEPT_RIGHTS && !a->attr.acl;
+	if (known) {
+		/* That it is missing is nothing new in a directory of which all names are here. */
+		if (a->is_whole)
+			unlink_locked(&e->e, &dead);
+		else
+			e->file = (struct file_id){ 0 };
+		changed_locked(hash);
+		leave_rights_locked(dir);
+		leave_rights_locked(victim);
+	}
+	spin_unlock(&kept.lock);
+	free_all(&dead);
+	return known;
+}
+
+bool kept_is_allowed(uint32_t node)
+{
+	const struct kept_node *n;
+	bool allowed;
+
+	spin_lock(&kept.lock);
+	n = node_locked(node);
+	allowed = n && n->allowed;
+	spin_unlock(&kept.lock);
+	return allowed;
+}

@@ -11,6 +11,7 @@
 #include <net/rpc.h>
 #include <proto/sp.h>
 
+#include "behind.h"
 #include "change.h"
 #include "kept.h"
 #include "kept_private.h"
@@ -34,19 +35,22 @@ static enum rpc_handler_result handle_recall(struct rpc_request *req, void *arg)
 
 	(void)arg;
 	(void)rpc_request_body(req, &len);
-	if (!len)
+	if (!len) {
 		kept_drop(rpc_request_peer(req));
+		/* The node does these while it waits for the answer. */
+		(void)!behind_flush(rpc_request_peer(req), false);
+	}
 	rpc_reply(req, len ? -EMSGSIZE : 0, NULL, 0);
 	return RPC_DONE;
 }
 
 /*
- * A worker's thread, which waits for no node; the sender may be gone; races with answers on their
- * way, which then are not kept; twice: the same.
+ * A thread of its own, which waits for the node that sends it; that may be gone; races with answers
+ * on their way, which then are not kept; twice: the same.
  */
 static const struct rpc_handler handlers[] = {
-	{ SP_RECALL, RPC_HANDLER_FROM_STORAGE | RPC_HANDLER_IDEMPOTENT, "sp.recall",
-	  handle_recall },
+	{ SP_RECALL, RPC_HANDLER_FROM_STORAGE | RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_WAITS,
+	  "sp.recall", handle_recall },
 };
 
 static int kept_init(void)

@@ -19,6 +19,7 @@
 #include <net/rpc.h>
 #include <proto/ps.h>
 
+#include "behind.h"
 #include "convert.h"
 #include "storage_private.h"
 
@@ -64,18 +65,33 @@ static int call(uint32_t node, struct request *r, bool killable)
 	return ret == -EHOSTDOWN ? -EIO : ret;
 }
 
+/* The same behind all that programs have been told is done. */
+static int call_in_order(uint32_t node, struct request *r, bool killable)
+{
+	const int err = behind_flush(node, killable);
+
+	return err < 0 ? err : call(node, r, killable);
+}
+
 int storage_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
 		 size_t max)
 {
 	struct request r = { node, opcode, body, (uint32_t)len, reply, (uint32_t)max };
 
-	return call(node, &r, true);
+	return call_in_order(node, &r, true);
 }
 
 int storage_call_to_end(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
 			size_t max)
 {
 	struct request r = { node, opcode, body, (uint32_t)len, reply, (uint32_t)max };
+
+	return call_in_order(node, &r, false);
+}
+
+int storage_call_behind(uint32_t node, const void *body, size_t len, void *reply, size_t max)
+{
+	struct request r = { node, PS_BATCH, body, (uint32_t)len, reply, (uint32_t)max };
 
 	return call(node, &r, false);
 }

@@ -6,7 +6,8 @@
 #include <lib/types.h>
 
 /*
- * Ask @node; one that was started again meanwhile is asked again.  The reply's length, or a
+ * Ask @node, behind the changes that it is to be told later (behind.h); one that was started again
+ * meanwhile is asked again.  The reply's length, or a
  * negative errno: -EIO also for a node that was away for storage.wait_s; -EINTR.
  */
 int storage_call(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
@@ -14,3 +15,6 @@ int storage_call(uint32_t node, uint16_t opcode, const void *body, size_t len, v
 /* The same; a thread that is killed waits for the answer. */
 int storage_call_to_end(uint32_t node, uint16_t opcode, const void *body, size_t len, void *reply,
 			size_t max) __must_check;
+/* PS_BATCH: the changes that were to be told later. */
+int storage_call_behind(uint32_t node, const void *body, size_t len, void *reply, size_t max)
+	__must_check;

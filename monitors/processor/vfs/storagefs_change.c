@@ -29,6 +29,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
+#include <processor/client/behind.h>
 #include <processor/client/change.h>
 #include <processor/client/storage.h>
 #include <processor/excache/object.h>
@@ -150,6 +151,37 @@ int storagefs_link(struct inode *dir, const char *name, size_t len, struct inode
 
 /* --- removing, renaming ----------------------------------------------------------------- */
 
+/*
+ * The node removes the name of @si, which no program uses, later (behind.h). The caller has checked
+ * what the node would check. False: the node has to be asked.
+ */
+static bool remove_behind(struct storage_inode *si, const struct fs_cred *cred,
+			  const struct storage_name *at)
+{
+	struct numbered *n;
+	struct file_attr attr;
+	bool is_last;
+
+	if (!kept_is_allowed(at->dir->node))
+		return false;
+	n = behind_unlink(cred, at, &si->file);
+	if (!n)
+		return false;
+	is_last = kept_attr(&si->file, KEPT_ALL, &attr) && attr.nlink == 1;
+	if (!kept_remove(at->dir, at->name, at->len, &si->file)) {
+		behind_cancel(n);
+		return false;
+	}
+	behind_send(n);
+	/* Else it may be in use again by another name: its lines are left to the cache. */
+	if (is_last)
+		storagefs_gone(si, true);
+	/* A recall of meanwhile may have been answered before. */
+	if (!kept_is_allowed(at->dir->node))
+		(void)!behind_flush(at->dir->node, false);
+	return true;
+}
+
 int storagefs_remove(struct inode *dir, const char *name, size_t len, struct inode *victim)
 {
 	struct storage_inode *si = storage_inode_of(victim);
@@ -163,6 +195,10 @@ int storagefs_remove(struct inode *dir, const char *name, size_t len, struct ino
 	int err;
 
 	process_cred(&cred);
+	if (unused && remove_behind(si, &cred, &at)) {
+		storagefs_leave_end(si, true, true);
+		return 0;
+	}
 	kept_change(&kept, at.dir->node);
 	kept_change_file(&kept, at.dir, KEPT_RIGHTS);
 	kept_change_file(&kept, &si->file, KEPT_RIGHTS);

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Removals of names that a storage node is told later.
+ *
+ * Locking:	behind.lock (RANK_SPIN_FS) guards the queues and their counts. The buffers of a
+ *		queue are its thread's.
+ */
+#define PR_FMT "files: "
+
+#include "behind.h"
+
+#include <kernel/bootparam.h>
+#include <kernel/counter.h>
+#include <kernel/mutex.h>
+#include <kernel/panic.h>
+#include <kernel/printk.h>
+#include <kernel/spinlock.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
+#include <kernel/wait.h>
+#include <lib/err.h>
+#include <lib/errno.h>
+#include <lib/list.h>
+#include <lib/string.h>
+#include <mm/slab.h>
+#include <net/rpc.h>
+#include <proto/ps.h>
+
+#include "change.h"
+#include "change_private.h"
+#include "convert.h"
+#include "kept.h"
+#include "storage_private.h"
+
+static bool is_on = true;
+BOOT_PARAM("vfs.behind", bool, is_on,
+	   "tell storage nodes of names that are removed later, while nobody else sees them "
+	   "(default on)");
+
+COUNTER(behind_changes, "behind.changes", "removals of names that a storage node was told later");
+COUNTER(behind_batches, "behind.batches", "requests that told them");
+COUNTER(behind_failed, "behind.failed", "... that the node refused, or that it could not be told");
+
+#define BEHIND_MAX 256u                /* queued for a node */
+#define MANY       32u                 /* are sent at once */
+#define OLD_NS     (2 * NSEC_PER_MSEC) /* and so are some that are so old */
+#define TRIES_MAX  100u                /* of what fails for want of memory */
+#define RETRY_NS   (20 * NSEC_PER_MSEC)
+
+static struct {
+	struct spinlock lock;
+	struct list_head nodes __guarded_by(&lock);
+} behind = { .lock = SPINLOCK_INIT("behind", RANK_SPIN_FS), .nodes = LIST_HEAD_INIT(behind.nodes) };
+
+struct behind_node {
+	struct list_head link;                             /* behind.lock; const once it is there */
+	uint32_t node;                                     /* const */
+	struct list_head queue __guarded_by(&behind.lock); /* struct numbered.queue */
+	uint64_t queued __guarded_by(&behind.lock);        /* so far */
+	uint64_t taken __guarded_by(&behind.lock);         /* of these the thread has */
+	uint64_t answered __guarded_by(&behind.lock);      /* of these are done with */
+	uint64_t wanted __guarded_by(&behind.lock);        /* a thread waits for so many answers */
+	uint64_t since_ns __guarded_by(&behind.lock);      /* the first in the queue came */
+	bool failed __guarded_by(&behind.lock);            /* since behind_error() told it */
+	struct waitqueue due, done;
+	/* The thread's: */
+	struct list_head sending; /* struct numbered.queue */
+	struct ps_batch_req req;
+	struct ps_batch_rep rep;
+	uint8_t body[RPC_BODY_MAX_CTL];
+	uint8_t reply[sizeof(struct ps_batch_rep_wire) +
+		      PS_BATCH_MAX * sizeof(struct ps_batch_status_wire)];
+};
+
+static struct behind_node *find(uint32_t node)
+{
+	struct behind_node *b, *found = NULL;
+
+	spin_lock(&behind.lock);
+	list_for_each_entry(b, &behind.nodes, link) {
+		if (b->node == node)
+			found = b;
+	}
+	spin_unlock(&behind.lock);
+	return found;
+}
+
+/* --- the thread that sends ---------------------------------------------------------------- */
+
+static bool is_any(struct behind_node *b)
+{
+	bool any;
+
+	spin_lock(&behind.lock);
+	any = !list_empty(&b->queue);
+	spin_unlock(&behind.lock);
+	return any;
+}
+
+static bool is_due(struct behind_node *b)
+{
+	bool due;
+
+	spin_lock(&behind.lock);
+	due = b->queued - b->taken >= MANY || b->wanted > b->answered;
+	spin_unlock(&behind.lock);
+	return due;
+}
+
+static uint64_t due_ns(struct behind_node *b)
+{
+	uint64_t since;
+
+	spin_lock(&behind.lock);
+	since = b->since_ns;
+	spin_unlock(&behind.lock);
+	return since + OLD_NS;
+}
+
+/* Move as many to b->sending as one message holds: their numbers ascend there. */
+static void take(struct behind_node *b)
+{
+	struct numbered *n, *next;
+	size_t len = sizeof(struct ps_batch_req_wire);
+	uint64_t seq = 0;
+	uint32_t nr = 0;
+
+	spin_lock(&behind.lock);
+	list_for_each_entry_safe(n, next, &b->queue, queue) {
+		len += ps_batch_item_size(n->len);
+		if (nr == PS_BATCH_MAX || len > sizeof(b->body) || n->seq <= seq)
+			break;
+		seq = n->seq;
+		list_move_tail(&n->queue, &b->sending);
+		nr++;
+	}
+	b->taken += nr;
+	spin_unlock(&behind.lock);
+	ASSERT(nr);
+}
+
+static void note_failure(struct behind_node *b, const struct numbered *n, int err)
+{
+	counter_inc(&behind_failed);
+	pr_warn_ratelimited("node %u has not removed a name that a program has removed: error %d\n",
+			    b->node, err);
+	/* Before the answer counts: no look-up finds here what is not so. */
+	kept_drop(b->node);
+	spin_lock(&behind.lock);
+	b->failed = true;
+	spin_unlock(&behind.lock);
+}
+
+/* Nothing was done for want of memory, or of records of changes: worth another try. */
+static bool is_worth_a_try(struct numbered *n, int err)
+{
+	return (err == -ENOMEM || err == -ENOBUFS) && n->tries++ < TRIES_MAX;
+}
+
+static int send(struct behind_node *b)
+{
+	struct numbered *n;
+	ssize_t len;
+	int ret;
+
+	b->req.nr_changes = 0;
+	list_for_each_entry(n, &b->sending, queue)
+		b->req.changes[b->req.nr_changes++] =
+			(struct ps_batch_item){ n->opcode, n->len, n->body };
+	len = ps_batch_req_encode(&b->req, b->body, sizeof(b->body));
+	if (len < 0)
+		return (int)len;
+	counter_inc(&behind_batches);
+	ret = storage_call_behind(b->node, b->body, (size_t)len, b->reply, sizeof(b->reply));
+	if (ret >= 0)
+		ret = ps_batch_rep_decode(b->reply, (size_t)ret, &b->rep);
+	if (!ret && b->rep.nr_changes != b->req.nr_changes)
+		ret = -EPROTO;
+	return ret;
+}
+
+/* Send b->sending once; what remains there is to be sent again. Returns how many are done with. */
+static uint32_t send_once(struct behind_node *b)
+{
+	struct numbered *n, *next;
+	const int err = send(b);
+	uint32_t i = 0, nr = 0;
+
+	list_for_each_entry_safe(n, next, &b->sending, queue) {
+		const int e = err ? err : b->rep.changes[i++].err;
+
+		if (is_worth_a_try(n, e)) {
+			if (!err)
+				change_renumber(n);
+			continue;
+		}
+		if (e)
+			note_failure(b, n, e);
+		list_del(&n->queue);
+		change_answered(n);
+		nr++;
+	}
+	return nr;
+}
+
+static void send_some(struct behind_node *b)
+{
+	uint32_t nr = 0;
+
+	take(b);
+	for (;;) {
+		nr += send_once(b);
+		if (list_empty(&b->sending))
+			break;
+		thread_sleep_ns(RETRY_NS);
+	}
+	/* All at once: a flush has waited for those that were tried again, too. */
+	spin_lock(&behind.lock);
+	b->answered += nr;
+	ASSERT(b->answered == b->taken);
+	b->since_ns = time_now_ns();
+	spin_unlock(&behind.lock);
+	wake_all(&b->done);
+}
+
+static void behind_thread(void *arg)
+{
+	struct behind_node *b = arg;
+
+	for (;;) {
+		wait_event(&b->due, is_any(b));
+		(void)wait_event_timeout(&b->due, is_due(b), due_ns(b));
+		send_some(b);
+	}
+}
+
+/* --- queues ------------------------------------------------------------------------------- */
+
+static struct behind_node *node_make(uint32_t node)
+{
+	struct behind_node *b = kzalloc(sizeof(*b));
+	struct thread *t;
+
+	if (!b)
+		return NULL;
+	b->node = node;
+	list_init(&b->queue);
+	list_init(&b->sending);
+	waitqueue_init(&b->due);
+	waitqueue_init(&b->done);
+	t = thread_create("names-behind", behind_thread, b);
+	if (IS_ERR(t)) {
+		kfree(b);
+		return NULL;
+	}
+	thread_detach(t);
+	return b;
+}
+
+/* The queue of @node, made if need be. NULL: no memory, or another thread just makes it. */
+static struct behind_node *node_get(uint32_t node)
+{
+	static struct mutex making = MUTEX_INIT(making, "behind.making", RANK_MONITOR);
+	struct behind_node *b = find(node);
+
+	if (b)
+		return b;
+	mutex_lock(&making);
+	b = find(node);
+	if (!b)
+		b = node_make(node);
+	if (b && !find(node)) {
+		spin_lock(&behind.lock);
+		list_add_tail(&b->link, &behind.nodes);
+		spin_unlock(&behind.lock);
+	}
+	mutex_unlock(&making);
+	return b;
+}
+
+static bool has_room(struct behind_node *b)
+{
+	bool room;
+
+	spin_lock(&behind.lock);
+	room = b->queued - b->answered < BEHIND_MAX;
+	spin_unlock(&behind.lock);
+	return room;
+}
+
+struct numbered *behind_unlink(const struct fs_cred *cred, const struct storage_name *at,
+			       const struct file_id *victim)
+{
+	struct ps_remove_req req = { .dir = file_to_proto(at->dir),
+				     .victim = file_to_proto(victim),
+				     .unused = true,
+				     .name_len = (uint16_t)at->len,
+				     .name = at->name };
+	const size_t room =
+		sizeof(struct ps_remove_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) + at->len;
+	struct behind_node *b = is_on ? node_get(at->dir->node) : NULL;
+	struct numbered *n;
+	ssize_t len;
+
+	if (!b || wait_event_killable(&b->done, has_room(b)))
+		return NULL;
+	n = change_number(cred, &req.change, b->node, room);
+	if (!n)
+		return NULL;
+	len = ps_remove_req_encode(&req, n->body, room);
+	if (len < 0) {
+		change_answered(n);
+		return NULL;
+	}
+	n->opcode = PS_UNLINK;
+	n->len = (uint32_t)len;
+	n->tries = 0;
+	return n;
+}
+
+void behind_cancel(struct numbered *n)
+{
+	change_answered(n);
+}
+
+void behind_send(struct numbered *n)
+{
+	struct behind_node *b = find(n->node);
+	bool wake;
+
+	ASSERT(b);
+	counter_inc(&behind_changes);
+	spin_lock(&behind.lock);
+	wake = list_empty(&b->queue);
+	if (wake)
+		b->since_ns = time_now_ns();
+	list_add_tail(&n->queue, &b->queue);
+	b->queued++;
+	wake |= b->queued - b->taken == MANY;
+	spin_unlock(&behind.lock);
+	if (wake)
+		wake_one(&b->due);
+}
+
+static bool is_answered(struct behind_node *b, uint64_t nr)
+{
+	bool answered;
+
+	spin_lock(&behind.lock);
+	answered = b->answered >= nr;
+	spin_unlock(&behind.lock);
+	return answered;
+}
+
+int behind_flush(uint32_t node, bool killable)
+{
+	struct behind_node *b = find(node);
+	uint64_t nr;
+	bool any;
+	int err;
+
+	if (!b)
+		return 0;
+	spin_lock(&behind.lock);
+	nr = b->queued;
+	any = b->answered < nr;
+	if (any)
+		b->wanted = nr;
+	spin_unlock(&behind.lock);
+	if (!any)
+		return 0;
+	wake_one(&b->due);
+	if (killable) {
+		err = wait_event_killable(&b->done, is_answered(b, nr));
+		return err ? err : 1;
+	}
+	wait_event(&b->done, is_answered(b, nr));
+	return 1;
+}
+
+void behind_flush_all(void)
+{
+	uint32_t last = 0, next;
+
+	/* Nodes are few, and none goes away. */
+	do {
+		const struct behind_node *b;
+
+		next = 0;
+		spin_lock(&behind.lock);
+		list_for_each_entry(b, &behind.nodes, link) {
+			if (b->node > last && (!next || b->node < next))
+				next = b->node;
+		}
+		spin_unlock(&behind.lock);
+		if (next)
+			(void)!behind_flush(next, false);
+		last = next;
+	} while (next);
+}
+
+int behind_error(uint32_t node)
+{
+	struct behind_node *b = find(node);
+	bool failed = false;
+
+	if (b) {
+		spin_lock(&behind.lock);
+		failed = b->failed;
+		b->failed = false;
+		spin_unlock(&behind.lock);
+	}
+	return failed ? -EIO : 0;
+}
+
+bool behind_switch(bool on)
+{
+	const bool was = is_on;
+
+	is_on = on;
+	return was;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Changes with their numbers: between those that are waited for, and those that are sent later. */
+#pragma once
+
+#include <fs/access.h>
+#include <lib/list.h>
+#include <proto/ps.h>
+
+struct numbered {
+	struct list_head link; /* pending.lock */
+	uint32_t node;         /* pending.lock: that has been asked, or will be; 0: none yet */
+	uint64_t seq;
+	bool to_end; /* its answer is waited for by a thread that is killed, too */
+	/* behind.c: */
+	struct list_head queue;
+	uint16_t opcode;
+	uint32_t len; /* of the body */
+	uint32_t tries;
+	uint8_t body[];
+};
+
+/*
+ * A number for a change by @cred at @node (0: that is said when it is sent), and @room bytes for
+ * its request.  NULL: no memory.
+ */
+struct numbered *change_number(const struct fs_cred *cred, struct ps_change *change, uint32_t node,
+			       size_t room);
+/* Another one, as the answer to the first is one that stays; also in its body. */
+void change_renumber(struct numbered *n);
+/* The answer has come, or is not waited for any more: @n is freed. */
+void change_answered(struct numbered *n);
