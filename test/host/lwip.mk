@@ -5,7 +5,7 @@ prog-y += lwip
 lwip_unit := $(addprefix core/test_,def netif pbuf timers) dhcp/test_dhcp \
 	etharp/test_etharp ip4/test_ip4 ip6/test_ip6 tcp/tcp_helper tcp/test_tcp tcp/test_tcp_oos \
 	udp/test_udp
-lwip-objs := lwip_unit/stack.o lwip_unit/lwip_unit_test.o \
+lwip-objs := lwip_unit/stack.o lwip_unit/lwip_unit_test.o lwip_unit/lwip_window_test.o \
 	$(addprefix lwip_unit/src/,$(lwip_objects)) \
 	$(patsubst %,lwip_unit/test/%.o,$(lwip_unit))
 lwip-libs := -Wl,--wrap=sys_now

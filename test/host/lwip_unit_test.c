@@ -153,11 +153,22 @@ CASE(tcp)
 CASE(tcp_oos)
 CASE(timers)
 CASE(udp)
+CASE(window)
 
 static const struct ktest_case cases[] = {
-	KTEST(def_tests),     KTEST(dhcp_tests),   KTEST(etharp_tests), KTEST(ip4_tests),
-	KTEST(ip6_tests),     KTEST(netif_tests),  KTEST(pbuf_tests),   KTEST(tcp_tests),
-	KTEST(tcp_oos_tests), KTEST(timers_tests), KTEST(udp_tests),    { 0 },
+	KTEST(def_tests),
+	KTEST(dhcp_tests),
+	KTEST(etharp_tests),
+	KTEST(ip4_tests),
+	KTEST(ip6_tests),
+	KTEST(netif_tests),
+	KTEST(pbuf_tests),
+	KTEST(tcp_tests),
+	KTEST(tcp_oos_tests),
+	KTEST(timers_tests),
+	KTEST(udp_tests),
+	KTEST(window_tests),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "lwip.unit", .cases = cases };
 KTEST_SUITE(suite);
