@@ -155,13 +155,12 @@ bool ext4_goes_at_once(struct ext4_inode *in)
 		return false;
 	if (!has_blocks(in))
 		return true;
-	if ((in->mode & S_IFMT) != S_IFREG || !(in->flags & EXT4_FL_EXTENTS) || check_map(in, 0))
+	if ((in->mode & S_IFMT) != S_IFREG || !(in->flags & EXT4_FL_EXTENTS) ||
+	    le16_to_cpu(root->depth) || ext4_node_entries(root) > 1)
 		return false;
 	/* One step, of blocks of two groups at most. */
-	return !le16_to_cpu(root->depth) &&
-	       (!ext4_node_entries(root) ||
-		(ext4_node_entries(root) == 1 &&
-		 extent_len(extents_of(root)) <= in->fs->blocks_per_group));
+	return !check_map(in, 0) && (!ext4_node_entries(root) ||
+				     extent_len(extents_of(root)) <= in->fs->blocks_per_group);
 }
 
 /* Its blocks are free, and it is on no list: free the inode. */

@@ -52,6 +52,7 @@ static struct {
 	void (*unlinks)(void);   /* before the next PS_UNLINK is served */
 	bool keeps;              /* the processor may keep names */
 	void (*meanwhile)(void); /* after the next look-up was done, before it is answered */
+	void (*makes)(void);     /* the same of the next file that is made */
 } net;
 
 /* --- contents, which no memory node is here for ------------------------------------------ */
@@ -157,6 +158,12 @@ static int call_once(const struct rpc_call *call)
 	if ((call->opcode == PS_LOOKUP || call->opcode == PS_FIND) && meanwhile) {
 		net.meanwhile = NULL;
 		meanwhile();
+	}
+	if ((call->opcode == PS_CREATE || call->opcode == PS_TMPFILE) && net.makes) {
+		void (*makes)(void) = net.makes;
+
+		net.makes = NULL;
+		makes();
 	}
 	if (net.lose_answers && call->opcode >= PS_CREATE) {
 		net.lose_answers--;
@@ -701,6 +708,47 @@ static void a_file_that_goes_meanwhile_is_looked_for_again(struct ktest *t)
 	EXPECT_EQ(t, net.nr_closed, 0u);
 }
 
+/* Many files end, also those that kept_is_gone() takes for any other. */
+static void all_go(void)
+{
+	struct file_id file = { .node = NODE };
+
+	for (file.ino = 1000; file.ino < 30000; file.ino++)
+		kept_gone(&file);
+}
+
+static void a_file_is_made_while_others_go(struct ktest *t)
+{
+	const struct new_inode how = { .name = "#", .len = 1, .mode = S_IFREG | 0600 };
+	struct inode *root, *file;
+	unsigned int before;
+	struct path top;
+
+	setup(t);
+	before = memfs_nr_files(st.fs);
+	net.makes = all_go;
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, &file), 0);
+	EXPECT_FALSE(t, net.makes);
+	inode_put(file);
+	mounts_root_path(mounts, &top);
+	root = top.inode; /* which stays: it is the root */
+	path_put(&top);
+	net.makes = all_go;
+	ASSERT_EQ(t, root->ops->tmpfile(root, &how, &file), 0);
+	EXPECT_FALSE(t, net.makes);
+	inode_put(file);
+	EXPECT_EQ(t, remove_path("/f"), 0);
+	/* It goes itself: it is made once more. */
+	net.makes = remove_it;
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, &file), 0);
+	EXPECT_FALSE(t, net.makes);
+	EXPECT_EQ(t, exists("/f"), 0);
+	inode_put(file);
+	EXPECT_EQ(t, remove_path("/f"), 0);
+	drain();
+	EXPECT_EQ(t, memfs_nr_files(st.fs), before);
+}
+
 static struct {
 	struct work work;
 	struct workqueue *wq;
@@ -976,6 +1024,7 @@ static const struct ktest_case files_cases[] = {
 	KTEST(extended_attributes_are_kept),
 	KTEST(an_unused_file_goes_with_its_name),
 	KTEST(a_file_that_goes_meanwhile_is_looked_for_again),
+	KTEST(a_file_is_made_while_others_go),
 	KTEST(a_look_up_waits_for_a_removal),
 	KTEST(an_open_file_outlives_its_name),
 	KTEST(mounts_are_told),
@@ -1006,6 +1055,7 @@ KEPT(attributes_change)
 KEPT(extended_attributes_are_kept)
 KEPT(an_unused_file_goes_with_its_name)
 KEPT(a_file_that_goes_meanwhile_is_looked_for_again)
+KEPT(a_file_is_made_while_others_go)
 KEPT(a_look_up_waits_for_a_removal)
 KEPT(an_open_file_outlives_its_name)
 KEPT(mounts_are_told)
@@ -1424,6 +1474,7 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(extended_attributes_are_kept_with_kept_names),
 	KTEST(an_unused_file_goes_with_its_name_with_kept_names),
 	KTEST(a_file_that_goes_meanwhile_is_looked_for_again_with_kept_names),
+	KTEST(a_file_is_made_while_others_go_with_kept_names),
 	KTEST(a_look_up_waits_for_a_removal_with_kept_names),
 	KTEST(an_open_file_outlives_its_name_with_kept_names),
 	KTEST(mounts_are_told_with_kept_names),

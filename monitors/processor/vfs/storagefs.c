@@ -363,9 +363,9 @@ bool storagefs_leave_begin(struct storage_inode *si)
 	return false;
 }
 
-void storagefs_leave_end(struct storage_inode *si, bool unused, bool changed)
+void storagefs_leave_end(struct storage_inode *si, bool unused, bool may_be_gone)
 {
-	if (unused && changed)
+	if (unused && may_be_gone)
 		kept_gone(&si->file);
 	spin_lock(&table.lock);
 	if (unused) {
@@ -989,7 +989,7 @@ const struct inode_ops storagefs_ops = {
 static int storagefs_root(const struct fs_type *type, struct inode **out)
 {
 	struct storage_fs *fs = container_of(type, struct storage_fs, type);
-	const uint64_t before = kept_now();
+	uint64_t before = kept_now();
 	struct file_attr attr;
 	struct fs_info st;
 	int err = storage_lookup(&fs->place, "/", &attr);
@@ -1016,7 +1016,10 @@ static int storagefs_root(const struct fs_type *type, struct inode **out)
 	kept_ask(attr.file.node);
 	fs->place.node = attr.file.node;
 	fs->root = attr.file;
-	return storagefs_inode(fs, &attr, before, "/", 1, out);
+	/* No root goes: only another file's end may have been taken for its own. */
+	while ((err = storagefs_inode(fs, &attr, before, "/", 1, out)) == -EAGAIN)
+		before = kept_now();
+	return err;
 }
 
 /* The name of its device for /proc/mounts: "storage:" and @at. */

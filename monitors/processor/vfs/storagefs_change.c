@@ -38,6 +38,8 @@
 
 COUNTER(files_left, "vfs.files_left", "files without a name that stay at their node while mapped");
 
+#define MAKE_TRIES 8u
+
 /* --- making --------------------------------------------------------------------------- */
 
 static struct storage_new what_to_make(const struct new_inode *how)
@@ -75,7 +77,26 @@ static int make(const struct storage_name *at, const struct storage_new *what,
 	return err;
 }
 
-int storagefs_create(struct inode *dir, const struct new_inode *how, struct inode **out)
+/*
+ * The inode of a file that was made when kept_now() was @since. Only another file's end may have
+ * been taken for its own (kept_is_gone()), unless another program has unlinked it already: -ESTALE.
+ */
+static int made_inode(struct storage_fs *fs, struct file_attr *attr, uint64_t since,
+		      const char *path, struct inode **out)
+{
+	const struct file_id file = attr->file;
+	int err;
+
+	while ((err = storagefs_inode(fs, attr, since, path, strlen(path), out)) == -EAGAIN) {
+		since = kept_now();
+		err = storage_getattr(&file, attr);
+		if (err)
+			break;
+	}
+	return err;
+}
+
+static int create_once(struct inode *dir, const struct new_inode *how, struct inode **out)
 {
 	struct storage_inode *si = storage_inode_of(dir);
 	const struct storage_name at = { .dir = &si->file, .name = how->name, .len = how->len };
@@ -90,12 +111,25 @@ int storagefs_create(struct inode *dir, const struct new_inode *how, struct inod
 	path = storagefs_path_in(si, how->name, how->len);
 	if (IS_ERR(path))
 		return PTR_ERR(path);
-	err = storagefs_inode(storage_fs_of(si), &attr, before, path, strlen(path), out);
+	err = made_inode(storage_fs_of(si), &attr, before, path, out);
 	if (!err && how->made) {
 		*how->made = attr;
 		how->made->made_at = before;
 	}
 	kfree(path);
+	return err;
+}
+
+int storagefs_create(struct inode *dir, const struct new_inode *how, struct inode **out)
+{
+	int err;
+
+	/* Made, and unlinked by another program before it was in use here: as if after that. */
+	for (unsigned int i = 0; i < MAKE_TRIES; i++) {
+		err = create_once(dir, how, out);
+		if (err != -ESTALE)
+			break;
+	}
 	return err;
 }
 
@@ -113,10 +147,13 @@ int storagefs_tmpfile(struct inode *dir, const struct new_inode *how, struct ino
 		return PTR_ERR(path);
 	process_cred(&cred);
 	err = storage_tmpfile(&cred, &si->file, &what, &attr);
-	if (!err)
-		err = storagefs_inode(storage_fs_of(si), &attr, before, path, strlen(path), out);
-	if (!err)
-		storagefs_gone(storage_inode_of(*out), true);
+	if (!err) {
+		err = made_inode(storage_fs_of(si), &attr, before, path, out);
+		if (err)
+			(void)!storage_close(&attr.file, 1); /* no name: nobody finds it */
+		else
+			storagefs_gone(storage_inode_of(*out), true);
+	}
 	if (!err && how->made) {
 		*how->made = attr;
 		how->made->made_at = before;
@@ -210,7 +247,7 @@ int storagefs_remove(struct inode *dir, const char *name, size_t len, struct ino
 	if (!err)
 		kept_change_fill_name(&kept, 0, NULL);
 	kept_change_end(&kept, err);
-	storagefs_leave_end(si, unused, !err || kept_is_in_doubt(err));
+	storagefs_leave_end(si, unused, err ? kept_is_in_doubt(err) : !removed.nlink);
 	return err;
 }
 
@@ -274,7 +311,8 @@ int storagefs_rename(const struct rename_args *args)
 	}
 	rename_end(&kept, &how, err);
 	if (leaves)
-		storagefs_leave_end(target, how.unused, !err || kept_is_in_doubt(err));
+		storagefs_leave_end(target, how.unused,
+				    err ? kept_is_in_doubt(err) : !removed.nlink);
 	if (!IS_ERR(from))
 		kfree(from);
 	if (!IS_ERR(to))

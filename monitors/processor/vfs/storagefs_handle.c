@@ -47,17 +47,22 @@ static int stale(int err)
 /* No program here uses it: the node says whether there is such a file. */
 static int ask(struct storage_fs *fs, const struct file_id *file, struct inode **out)
 {
-	const uint64_t before = kept_now();
-	struct file_attr attr;
-	int err = stale(storage_getattr(file, &attr));
+	int err;
 
-	if (err)
-		return err;
-	/* Without a name and not in use here, it is going. */
-	if (!file_id_equal(&attr.file, file) || !attr.nlink || (attr.mode & S_IFMT) == S_IFDIR)
-		return -ESTALE;
-	err = storagefs_bare_inode(fs, &attr, before, out);
-	return err == -EAGAIN ? -ESTALE : err;
+	do {
+		const uint64_t before = kept_now();
+		struct file_attr attr;
+
+		err = stale(storage_getattr(file, &attr));
+		if (err)
+			return err;
+		/* Without a name and not in use here, it is going. */
+		if (!file_id_equal(&attr.file, file) || !attr.nlink ||
+		    (attr.mode & S_IFMT) == S_IFDIR)
+			return -ESTALE;
+		err = storagefs_bare_inode(fs, &attr, before, out);
+	} while (err == -EAGAIN); /* it, or another file, has gone since: look again */
+	return err;
 }
 
 int storagefs_by_handle(const struct fs_type *type, const struct fs_handle *h, struct inode **out)

@@ -70,10 +70,10 @@ void storagefs_gone(struct storage_inode *si, bool gone);
  */
 bool storagefs_leave_begin(struct storage_inode *si) __must_check;
 /*
- * It is over. @unused: as the begin has answered; @changed: a name has gone, or may have. Of the
- * last one storagefs_gone() has been told.
+ * It is over. @unused: as the begin has answered; @may_be_gone: the last name has gone, of which
+ * storagefs_gone() has been told, or it is in doubt.
  */
-void storagefs_leave_end(struct storage_inode *si, bool unused, bool changed);
+void storagefs_leave_end(struct storage_inode *si, bool unused, bool may_be_gone);
 /*
  * Files of @node in use that have no name, or may have none: at most @max into @files, in no
  * order. Returns how many there are.
