@@ -525,6 +525,64 @@ static void many(void)
 	printf("%d at once\n", N);
 }
 
+/* The master is told what happens at the other side. */
+static void packets(void)
+{
+	int master = master_open(O_NONBLOCK), slave = slave_open(master, O_NOCTTY | O_NONBLOCK);
+	struct termios t;
+	char c = 'x';
+	int on = 1;
+
+	call("in packet mode", ioctl(master, TIOCPKT, nowhere));
+	call("in packet mode", ioctl(master, TIOCPKT, &on));
+	on = 7;
+	call("is it", ioctl(master, TIOCGPKT, &on));
+	printf("%d\n", on);
+	once("nothing", master);
+	put(slave, "bytes");
+	get("a packet", master, 6);
+	put(slave, "more");
+	wait_for(master, POLLIN);
+	call("one byte", read(master, &c, 1));
+	printf("%d\n", c);
+	get("the packet", master, 5);
+	CHECK(tcflow(slave, TCOOFF) == 0 && tcflow(slave, TCOOFF) == 0);
+	events("stopped", master);
+	once("stopped", master);
+	CHECK(tcflow(slave, TCOOFF) == 0 && tcflow(slave, TCOON) == 0);
+	put(slave, "after");
+	get("goes on", master, 1);
+	get("what follows", master, 6);
+	put(master, "\23");
+	wait_for(master, POLLPRI);
+	get("by a key", master, 1);
+	put(master, "\21");
+	wait_for(master, POLLPRI);
+	get("by another", master, 1);
+	put(master, "typed");
+	get("echo", master, 6);
+	CHECK(tcflush(slave, TCIFLUSH) == 0);
+	get("input flushed", master, 1);
+	CHECK(tcflush(slave, TCOFLUSH) == 0);
+	get("output flushed", master, 1);
+	CHECK(tcgetattr(slave, &t) == 0);
+	t.c_iflag &= ~(tcflag_t)IXON;
+	CHECK(tcsetattr(slave, TCSANOW, &t) == 0);
+	get("no keys stop it", master, 1);
+	t.c_iflag |= IXON;
+	CHECK(tcsetattr(slave, TCSAFLUSH, &t) == 0);
+	get("keys do, and a flush", master, 1);
+	t.c_cc[VSTOP] = 'x';
+	CHECK(tcsetattr(slave, TCSANOW, &t) == 0);
+	get("others do", master, 1);
+	on = 0;
+	call("out of it", ioctl(master, TIOCPKT, &on));
+	CHECK(tcflow(slave, TCOOFF) == 0 && tcflow(slave, TCOON) == 0);
+	put(slave, "plain");
+	get("plain", master, 5);
+	CHECK(close(slave) == 0 && close(master) == 0);
+}
+
 int main(void)
 {
 	alarm(120);
@@ -532,6 +590,7 @@ int main(void)
 	settings();
 	bytes();
 	flow();
+	packets();
 	ends();
 	sessions();
 	foreground();

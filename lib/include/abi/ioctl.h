@@ -18,6 +18,7 @@
 #define TIOCGWINSZ  0x5413u
 #define TIOCSWINSZ  0x5414u
 #define FIONREAD    0x541bu
+#define TIOCPKT     0x5420u
 #define FIONBIO     0x5421u
 #define TIOCNOTTY   0x5422u
 #define TIOCGETD    0x5424u
@@ -26,6 +27,7 @@
 #define TIOCGPTN    0x80045430u
 #define TIOCSPTLCK  0x40045431u
 #define TIOCSIG     0x40045436u
+#define TIOCGPKT    0x80045438u
 #define TIOCGPTLCK  0x80045439u
 #define TIOCGPTPEER 0x5441u
 #define FIONCLEX    0x5450u

@@ -86,3 +86,12 @@ struct linux_termios {
 	uint8_t cc[LINUX_NCCS];
 };
 static_assert(sizeof(struct linux_termios) == 36, "struct termios is ABI");
+
+/* In front of what the master of a pseudo terminal in packet mode reads. */
+#define TIOCPKT_DATA       0
+#define TIOCPKT_FLUSHREAD  1
+#define TIOCPKT_FLUSHWRITE 2
+#define TIOCPKT_STOP       4
+#define TIOCPKT_START      8
+#define TIOCPKT_NOSTOP     16
+#define TIOCPKT_DOSTOP     32

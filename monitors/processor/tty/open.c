@@ -226,6 +226,29 @@ static ssize_t tty_write(struct file *f, struct uio *uio, uint64_t *pos)
 
 /* --- settings ------------------------------------------------------------------------ */
 
+/* Does ^S stop output and ^Q let it go on? The master in packet mode is told so. */
+static bool flow_by_keys_locked(struct tty *tty) __must_hold(&tty->lock)
+{
+	const struct linux_termios *t = &tty->ld.t;
+
+	assert_spin_held(&tty->lock);
+	return (t->iflag & IXON) && t->cc[VSTOP] == ('S' - '@') && t->cc[VSTART] == ('Q' - '@');
+}
+
+static unsigned int change_termios_locked(struct tty *tty, const struct linux_termios *t)
+	__must_hold(&tty->lock)
+{
+	const bool by_keys = flow_by_keys_locked(tty), stopped = ldisc_stopped(&tty->ld);
+	unsigned int events;
+
+	assert_spin_held(&tty->lock);
+	events = ldisc_set_termios(&tty->ld, t);
+	if (flow_by_keys_locked(tty) != by_keys)
+		tty_tell_master_locked(tty, by_keys ? TIOCPKT_NOSTOP : TIOCPKT_DOSTOP);
+	tty_tell_flow_locked(tty, stopped);
+	return events;
+}
+
 static long set_termios(struct tty *tty, uint32_t cmd, uint64_t arg)
 {
 	struct linux_termios t;
@@ -239,9 +262,11 @@ static long set_termios(struct tty *tty, uint32_t cmd, uint64_t arg)
 	if (cmd != TCSETS && tty_drain(tty, WAIT_INTERRUPTIBLE))
 		return -ERESTARTSYS;
 	spin_lock(&tty->lock);
-	if (cmd == TCSETSF)
+	if (cmd == TCSETSF) {
 		ldisc_flush_input(&tty->ld);
-	events = ldisc_set_termios(&tty->ld, &t);
+		tty_tell_master_locked(tty, TIOCPKT_FLUSHREAD);
+	}
+	events = change_termios_locked(tty, &t);
 	spin_unlock(&tty->lock);
 	/* A reader may be waiting by the old rules. */
 	tty_events(tty, events | LDISC_READABLE);
@@ -288,13 +313,18 @@ static long get_winsize(struct tty *tty, uint64_t arg)
 /* tcflow(3): 0 stops output, 1 lets it go on; 2 and 3 ask the other end. */
 static long flow(struct tty *tty, uint64_t how)
 {
+	bool stopped;
+
 	if (how > 3)
 		return -EINVAL;
 	if (how <= 1) {
 		spin_lock(&tty->lock);
+		stopped = ldisc_stopped(&tty->ld);
 		ldisc_set_stopped(&tty->ld, how == 0);
+		tty_tell_flow_locked(tty, stopped);
 		spin_unlock(&tty->lock);
 		tty_events(tty, LDISC_FLOW);
+		wake_all(&tty->far);
 	}
 	return 0;
 }
@@ -308,10 +338,14 @@ static long flush(struct tty *tty, uint64_t which)
 	if (which > 2)
 		return -EINVAL;
 	spin_lock(&tty->lock);
-	if (which != 1)
+	if (which != 1) {
 		ldisc_flush_input(&tty->ld);
-	if (which != 0)
+		tty_tell_master_locked(tty, TIOCPKT_FLUSHREAD);
+	}
+	if (which != 0) {
 		ldisc_flush_output(&tty->ld);
+		tty_tell_master_locked(tty, TIOCPKT_FLUSHWRITE);
+	}
 	spin_unlock(&tty->lock);
 	tty_events(tty, LDISC_FLUSHED);
 	wake_all(&tty->far);

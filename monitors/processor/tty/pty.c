@@ -10,8 +10,10 @@
  *		the terminal again ends that. The close of the master hangs the terminal up: its
  *		files read nothing and write EIO, the session's leader gets SIGHUP and SIGCONT, and
  *		its name is gone.
+ *		In packet mode (TIOCPKT) a read gives a byte in front of the output, which is 0, or
+ *		tells of stops, flushes and flow control, and is alone then.
  * Locking:	tty.lock as elsewhere. A master has no job control: it never controls a session.
- * Limits:	no packet mode (TIOCPKT answers ENOTTY), no TCXONC by way of the master.
+ * Limits:	no TCXONC by way of the master; packets do not tell of EXTPROC.
  * See:		pty(7), ioctl_tty(2)
  */
 #include <arch/uaccess.h>
@@ -37,7 +39,7 @@ static bool master_readable(struct tty *tty)
 	bool ok;
 
 	spin_lock(&tty->lock);
-	ok = tty->closed || ldisc_output_len(&tty->ld);
+	ok = tty->closed || ldisc_output_len(&tty->ld) || (tty->packet && tty->told);
 	spin_unlock(&tty->lock);
 	return ok;
 }
@@ -59,6 +61,30 @@ static ssize_t take_output(struct tty *tty, uint8_t *buf, uint32_t n)
 	return got ? (ssize_t)got : closed ? -EIO : -EAGAIN;
 }
 
+/* A read of up to @n bytes: in packet mode with the byte in front. The same errnos. */
+static ssize_t take_packet(struct tty *tty, uint8_t *buf, uint32_t n)
+{
+	uint8_t told = 0;
+	ssize_t got;
+	bool packet;
+
+	spin_lock(&tty->lock);
+	packet = tty->packet;
+	if (packet) {
+		told = tty->told;
+		tty->told = 0;
+	}
+	spin_unlock(&tty->lock);
+	if (!packet)
+		return take_output(tty, buf, n);
+	buf[0] = told;
+	if (told)
+		return 1;
+	/* As on Linux, a read of one byte gets a packet without bytes, if there are some. */
+	got = n > 1 ? take_output(tty, buf + 1, n - 1) : master_readable(tty) ? 0 : -EAGAIN;
+	return got < 0 ? got : got + 1;
+}
+
 static ssize_t master_read(struct file *f, struct uio *uio, uint64_t *pos)
 {
 	const uint32_t want = (uint32_t)MIN(uio->left, (uint64_t)CHUNK);
@@ -71,7 +97,7 @@ static ssize_t master_read(struct file *f, struct uio *uio, uint64_t *pos)
 	buf = kmalloc(want);
 	if (!buf)
 		return -ENOMEM;
-	while ((ret = take_output(tty, buf, want)) == -EAGAIN && !file_nonblock(f)) {
+	while ((ret = take_packet(tty, buf, want)) == -EAGAIN && !file_nonblock(f)) {
 		if (wait_event_interruptible(&tty->far, master_readable(tty))) {
 			ret = -ERESTARTSYS;
 			break;
@@ -106,10 +132,13 @@ static uint32_t type(struct tty *tty, const uint8_t *buf, uint32_t n)
 {
 	unsigned int events = 0;
 	uint32_t done = 0;
+	bool stopped;
 
 	spin_lock(&tty->lock);
+	stopped = ldisc_stopped(&tty->ld);
 	while (done < MIN(n, AT_ONCE) && !(events & SIGNALS) && tty_input_may_go_on_locked(tty))
 		events |= ldisc_input(&tty->ld, buf[done++]);
+	tty_tell_flow_locked(tty, stopped);
 	spin_unlock(&tty->lock);
 	tty_events(tty, events);
 	return done;
@@ -174,6 +203,20 @@ static long set_lock(struct tty *tty, uint64_t arg)
 		return -EFAULT;
 	spin_lock(&tty->lock);
 	tty->locked = on != 0;
+	spin_unlock(&tty->lock);
+	return 0;
+}
+
+static long set_packet(struct tty *tty, uint64_t arg)
+{
+	uint32_t on;
+
+	if (get_user_u32(&on, (const void __user *)arg))
+		return -EFAULT;
+	spin_lock(&tty->lock);
+	if (on && !tty->packet)
+		tty->told = 0;
+	tty->packet = on != 0;
 	spin_unlock(&tty->lock);
 	return 0;
 }
@@ -250,6 +293,10 @@ static long master_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 		return set_lock(tty, arg);
 	case TIOCGPTLCK:
 		return put_u32(arg, READ_ONCE(tty->locked));
+	case TIOCPKT:
+		return set_packet(tty, arg);
+	case TIOCGPKT:
+		return put_u32(arg, READ_ONCE(tty->packet));
 	case TIOCGPTPEER:
 		return open_peer(tty, (uint32_t)arg);
 	case TIOCSIG:
@@ -289,6 +336,8 @@ static unsigned int master_poll(struct file *f)
 	spin_lock(&tty->lock);
 	if (ldisc_output_len(&tty->ld))
 		events |= POLLIN | POLLRDNORM;
+	if (tty->packet && tty->told)
+		events |= POLLPRI | POLLIN | POLLRDNORM;
 	if (tty->closed)
 		events |= POLLHUP;
 	if (tty_input_may_go_on_locked(tty))

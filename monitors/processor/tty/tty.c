@@ -292,6 +292,29 @@ void tty_session_ended(uint32_t sid)
 	}
 }
 
+void tty_tell_master_locked(struct tty *tty, uint8_t what)
+{
+	uint8_t opposite = 0;
+
+	assert_spin_held(&tty->lock);
+	if (!tty->packet)
+		return;
+	if (what & (TIOCPKT_STOP | TIOCPKT_START))
+		opposite = TIOCPKT_STOP | TIOCPKT_START;
+	else if (what & (TIOCPKT_DOSTOP | TIOCPKT_NOSTOP))
+		opposite = TIOCPKT_DOSTOP | TIOCPKT_NOSTOP;
+	tty->told = (uint8_t)((tty->told & ~opposite) | what);
+}
+
+void tty_tell_flow_locked(struct tty *tty, bool was_stopped)
+{
+	const bool stopped = ldisc_stopped(&tty->ld);
+
+	assert_spin_held(&tty->lock);
+	if (stopped != was_stopped)
+		tty_tell_master_locked(tty, stopped ? TIOCPKT_STOP : TIOCPKT_START);
+}
+
 static void hang_up(struct tty *tty)
 {
 	bool first;

@@ -35,8 +35,10 @@ struct tty {
 	bool locked __guarded_by(&lock); /* TIOCSPTLCK: it cannot be opened */
 	bool closed __guarded_by(
 		&lock); /* it was opened, and no file of it is left: the master reads EIO */
-	bool gone __guarded_by(&lock); /* the master is closed: no path leads to it */
-	struct waitqueue changed;      /* readers, writers, drainers, poll */
+	bool packet __guarded_by(&lock);  /* TIOCPKT: the master reads packets */
+	uint8_t told __guarded_by(&lock); /* TIOCPKT_*: what it is told by the next one */
+	bool gone __guarded_by(&lock);    /* the master is closed: no path leads to it */
+	struct waitqueue changed;         /* readers, writers, drainers, poll */
 	struct waitqueue
 		far; /* the threads that carry a console's input and output; files of a master */
 };
@@ -56,6 +58,13 @@ struct tty *tty_alloc(struct ctl_prog *prog, uint32_t uid, uint32_t gid);
 void tty_list(struct tty *tty);
 void tty_unlist(struct tty *tty);
 
+/*
+ * The master in packet mode is told @what, one TIOCPKT_* bit, which takes back its opposite. The
+ * caller wakes tty.far.
+ */
+void tty_tell_master_locked(struct tty *tty, uint8_t what) __must_hold(&tty->lock);
+/* The same, if output was stopped or goes on since it was @was_stopped. */
+void tty_tell_flow_locked(struct tty *tty, bool was_stopped) __must_hold(&tty->lock);
 /* Act on enum ldisc_event bits; no lock held. */
 void tty_events(struct tty *tty, unsigned int events);
 /* Wait until the launcher has everything that was written. @mode of wait_event_mode(). */
