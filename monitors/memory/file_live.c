@@ -548,6 +548,8 @@ static int write_locked(struct memory *m, struct cached_file *cf,
 	}
 	if (!err && req->nr_pages)
 		grow(m, cf, req->size, req->mtime_s, req->mtime_ns);
+	if (!err && req->flags & PM_FILE_LAST)
+		file_reserve_last(m, cf);
 	return err;
 }
 

@@ -57,7 +57,8 @@ struct file_live {              /* made with the first claim, ends with the file
 	uint64_t ahead_next;               /* where the last request's range ended, */
 	uint32_t ahead;                    /* and how many pages it had; 0: there was none */
 	uint64_t asked_ns;                 /* the last request; 0: storage has no reservation */
-	struct list_head asked_link;       /* page_cache.asked, if asked_ns */
+	uint64_t held_end; /* page: a processor writes behind the end of the file up to here */
+	struct list_head asked_link; /* page_cache.asked, if asked_ns */
 };
 
 /* Part of page_cache_init() and of page_cache_destroy(): the latter loses what is dirty. */
@@ -165,10 +166,14 @@ int file_reserve_again(struct memory *m, struct cached_file *cf, uint64_t epoch)
 /*
  * Serve PROTO_FILE_ROOM: as file_reserve() for the request's pages inside of the file, at most
  * MS_RESERVE_MAX_PAGES; a processor keeps stores into them to itself, so what is reserved stays
- * without being dirty. *@pos: up to there all have their place. -ESTALE: the claim is lost.
+ * without being dirty. *@pos: up to there all have their place. -ESTALE: the claim is lost. With
+ * PM_FILE_AHEAD also behind the end, for the first page and those that room is found for; -EFBIG:
+ * no file has that one.
  */
 int file_reserve_hold(struct memory *m, struct cached_file *cf,
 		      const struct pm_file_change_req *req, uint64_t *pos) __must_check;
+/* The processor has sent all that it had to itself: what it holds behind the end is idle. */
+void file_reserve_last(struct memory *m, struct cached_file *cf);
 /* Give back what one file has not needed for some seconds. False: there is none. */
 bool file_reserve_give_idle(struct memory *m);
 /* Give back what no file of storage node @node needs now. No mutex of a file is held. */

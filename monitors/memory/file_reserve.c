@@ -135,6 +135,7 @@ void file_reserve_end_locked(struct page_cache *pc, struct file_live *lf)
 	ASSERT(!lf->nr_reserved && rb_empty(&lf->reserved));
 	lf->mapped_first = lf->mapped_end = 0;
 	lf->ahead_next = lf->ahead = 0;
+	lf->held_end = 0;
 	if (lf->asked_ns)
 		list_del(&lf->asked_link);
 	lf->asked_ns = 0;
@@ -175,6 +176,7 @@ void file_reserve_unmapped(struct memory *m, struct cached_file *cf, uint64_t of
 	/* Of the page that @off lies in some blocks may be left, or none. */
 	lf->mapped_end = MIN(lf->mapped_end, off >> PAGE_SHIFT);
 	lf->mapped_first = MIN(lf->mapped_first, lf->mapped_end);
+	lf->held_end = MIN(lf->held_end, off >> PAGE_SHIFT);
 	file_reserve_forget_locked(pc, lf, DIV_ROUND_UP(off, PAGE_SIZE), UINT64_MAX);
 	spin_unlock(&pc->lock);
 }
@@ -344,12 +346,13 @@ int file_reserve(struct memory *m, struct cached_file *cf, uint64_t first, uint3
 	return err;
 }
 
-/* May a processor still have stores into page @pgoff, of @c, to itself? */
+/* May a processor still have stores into page @pgoff, of @c, to itself? Or writes to it? */
 static bool is_held_locked(struct page_cache *pc, const struct cached_file *cf,
 			   const struct reserve_chunk *c, uint64_t pgoff) __must_hold(&pc->lock)
 {
 	assert_spin_held(&pc->lock);
-	return c->held_ns && time_now_ns() - c->held_ns < HELD_NS && pgoff < cached_file_pages(cf);
+	return c->held_ns && time_now_ns() - c->held_ns < HELD_NS &&
+	       pgoff < MAX(cached_file_pages(cf), cf->live->held_end);
 }
 
 bool file_reserve_is_held_locked(struct page_cache *pc, struct file_live *lf)
@@ -459,10 +462,23 @@ void file_reserve_change_end(struct memory *m, struct cached_file *cf,
 	spin_unlock(&pc->lock);
 }
 
+/* [@first, end) is covered, where end is *@end at most, and becomes it. */
+static void covered_end_locked(struct page_cache *pc, struct cached_file *cf, uint64_t first,
+			       uint64_t *end) __must_hold(&pc->lock)
+{
+	uint64_t at = first;
+
+	assert_spin_held(&pc->lock);
+	while (at < *end && is_covered_locked(pc, cf, at))
+		at++;
+	*end = at;
+}
+
 int file_reserve_hold(struct memory *m, struct cached_file *cf,
 		      const struct pm_file_change_req *req, uint64_t *pos)
 {
 	const uint32_t flags = req->flags & PM_FILE_PRIVILEGED ? MS_RESERVE_PRIVILEGED : 0;
+	const bool ahead = req->flags & PM_FILE_AHEAD;
 	const uint64_t first = req->off >> PAGE_SHIFT;
 	uint64_t end =
 		MIN(DIV_ROUND_UP(req->off + req->len, PAGE_SIZE), first + MS_RESERVE_MAX_PAGES);
@@ -473,7 +489,7 @@ int file_reserve_hold(struct memory *m, struct cached_file *cf,
 
 	assert_mutex_held(&lf->change);
 	spin_lock(&pc->lock);
-	nr_pages = cached_file_pages(cf);
+	nr_pages = ahead ? lf->max_size >> PAGE_SHIFT : cached_file_pages(cf);
 	epoch = lf->epoch;
 	spin_unlock(&pc->lock);
 	*pos = req->off;
@@ -481,17 +497,29 @@ int file_reserve_hold(struct memory *m, struct cached_file *cf,
 	if (!epoch)
 		return -ESTALE;
 	if (first >= end)
-		return 0;
-	err = file_reserve(m, cf, first, (uint32_t)(end - first), flags);
+		return ahead ? -EFBIG : 0;
+	err = file_reserve(m, cf, first, ahead ? 1 : (uint32_t)(end - first), flags);
 	if (err)
 		return err;
 	spin_lock(&pc->lock);
+	if (ahead) {
+		covered_end_locked(pc, cf, first, &end);
+		lf->held_end = MAX(lf->held_end, end);
+	}
 	hold_locked(pc, lf, first, end);
 	if (first >= lf->mapped_first && first < lf->mapped_end)
 		end = MAX(end, MIN(lf->mapped_end, nr_pages));
 	spin_unlock(&pc->lock);
 	*pos = end << PAGE_SHIFT;
 	return 0;
+}
+
+void file_reserve_last(struct memory *m, struct cached_file *cf)
+{
+	assert_mutex_held(&cf->live->change);
+	spin_lock(&m->page_cache.lock);
+	cf->live->held_end = 0;
+	spin_unlock(&m->page_cache.lock);
 }
 
 int file_reserve_again(struct memory *m, struct cached_file *cf, uint64_t epoch)

@@ -58,7 +58,7 @@ static bool write_req_is_valid(const struct pm_file_write_req *r)
 
 	if (r->flags & ~(uint32_t)PM_FILE_WRITE_ALL || (!sync && r->flags & PM_FILE_DATASYNC))
 		return false;
-	if (r->flags & PM_FILE_PRIVILEGED && !r->nr_pages)
+	if (r->flags & (PM_FILE_PRIVILEGED | PM_FILE_LAST) && !r->nr_pages)
 		return false;
 	if (r->flags & PM_FILE_INSIDE && (r->size || !r->nr_pages))
 		return false;
@@ -83,9 +83,11 @@ CODEC_LIST(pm_file_write_req, PM_FILE_WRITE_REQ, write_req_is_valid, pm_file_pag
 
 static bool change_req_is_valid(const struct pm_file_change_req *r)
 {
-	return r->file.node && !(r->flags & ~(uint32_t)PM_FILE_PRIVILEGED) &&
-	       file_op_is_valid(r->op, r->off, r->len) && time_is_valid(r->mtime_ns) &&
-	       change_id_is_valid(r->client, r->seq);
+	const uint32_t flags =
+		PM_FILE_PRIVILEGED | (r->op == PROTO_FILE_ROOM ? (uint32_t)PM_FILE_AHEAD : 0);
+
+	return r->file.node && !(r->flags & ~flags) && file_op_is_valid(r->op, r->off, r->len) &&
+	       time_is_valid(r->mtime_ns) && change_id_is_valid(r->client, r->seq);
 }
 
 CODEC_FIXED(pm_file_change_req, PM_FILE_CHANGE_REQ, change_req_is_valid)

@@ -906,7 +906,7 @@ static const struct rejection {
 	{ "pm_file_write_req", 12, 4, 0 },
 	{ "pm_file_write_req", 32, 8, 1ull << 63 },
 	{ "pm_file_write_req", 48, 4, 1000000000 },
-	{ "pm_file_write_req", 52, 4, 32 },             /* flags */
+	{ "pm_file_write_req", 52, 4, 64 },             /* flags */
 	{ "pm_file_write_req", 52, 4, PM_FILE_EVERY },  /* with pages */
 	{ "pm_file_write_req", 52, 4, PM_FILE_INSIDE }, /* with a size */
 	{ "pm_file_write_req", 52, 4, PM_FILE_DATASYNC },
@@ -928,6 +928,7 @@ static const struct rejection {
 	{ "pm_file_change_req", 32, 4, PROTO_FILE_TIME },
 	{ "pm_file_change_req", 36, 4, 1 },
 	{ "pm_file_change_req", 36, 4, PM_FILE_PRIVILEGED << 1 },
+	{ "pm_file_change_req", 36, 4, PM_FILE_AHEAD },    /* of a punch */
 	{ "pm_file_change_req", 40, 8, INT64_MAX - 4095 }, /* overflow */
 	{ "pm_file_change_req", 48, 8, 0 },
 	{ "pm_file_change_req", 64, 4, 1000000000 },

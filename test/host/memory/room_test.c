@@ -446,6 +446,99 @@ static void mapped_pages_keep_their_room(struct ktest *t)
 	EXPECT_TRUE(t, fake_stop(&f));
 }
 
+/* Room for writes that a processor keeps to itself, from page @first on: the answer's end. */
+static int room_ahead(struct fake *f, uint64_t first, uint64_t nr, uint64_t *end)
+{
+	const struct pm_file_change_req req = { .file = fake_sealed(file1, PROTO_VNODE_ROOT),
+						.op = PROTO_FILE_ROOM,
+						.flags = PM_FILE_AHEAD,
+						.off = first * PAGE_SIZE,
+						.len = nr * PAGE_SIZE };
+	struct pm_file_change_req_wire rw;
+	struct pm_file_state_wire w;
+	int ret;
+
+	pm_file_change_req_encode(&req, &rw);
+	ret = memory_serve(&f->mem[0], FAKE_PROC, PM_FILE_CHANGE, &rw, sizeof(rw), NULL, 0, &w,
+			   sizeof(w), NULL);
+	ret = ret < 0 ? ret : pm_file_state_decode(&w, (size_t)ret, &state);
+	*end = state.pos / PAGE_SIZE;
+	return ret;
+}
+
+/* Writes that a processor keeps to itself: their room stays theirs until it says that all came. */
+static void writes_behind_the_end_have_room_ahead(struct ktest *t)
+{
+	struct fake f;
+	uint64_t end;
+
+	start(&f, 1, 0);
+	f.files[1] = (struct fake_file){ .version = 1 };
+	f.room_known = true;
+	f.room = 100;
+	ASSERT_EQ(t, room_ahead(&f, 0, 256, &end), 0);
+	EXPECT_EQ(t, end, 16);
+	EXPECT_EQ(t, state.size, 0);
+	EXPECT_EQ(t, state.before, state.version); /* nothing has changed */
+	EXPECT_EQ(t, f.disks[0].promised, 16);
+	ASSERT_EQ(t, room_ahead(&f, 16, 256, &end), 0);
+	EXPECT_EQ(t, end, 48); /* in order: twice as many */
+	/* No more than was asked for, though there is more. */
+	ASSERT_EQ(t, room_ahead(&f, 2, 4, &end), 0);
+	EXPECT_EQ(t, end, 6);
+	/* Another file takes the rest, and this room does not go for that. */
+	shim_time_advance_ns(10 * NSEC_PER_SEC);
+	EXPECT_TRUE(t, file_reserve_give_idle(&f.mem[0]));
+	EXPECT_EQ(t, f.disks[0].promised, 48);
+	for (uint64_t i = 0; i < 52; i++)
+		ASSERT_EQ(t, write_byte(&f, 2, i, 0), 0);
+	EXPECT_EQ(t, write_byte(&f, 2, 52, 0), -ENOSPC);
+	EXPECT_EQ(t, room_ahead(&f, 48, 256, &end), -ENOSPC);
+	/* The bytes come, and find it. */
+	ASSERT_EQ(t, write_at(&f, 0, 0, text, sizeof(text), 0), 0);
+	for (uint64_t i = 4; i < 40; i++)
+		ASSERT_EQ(t, write_byte(&f, 1, i, 0), 0);
+	EXPECT_EQ(t, write_byte(&f, 2, 52, 0), -ENOSPC);
+	ASSERT_EQ(t, write_byte(&f, 1, 40, PM_FILE_LAST), 0);
+	/* Those were all: another file may have what is left. */
+	EXPECT_EQ(t, write_byte(&f, 2, 52, 0), 0);
+	ASSERT_EQ(t, file_flush_all(&f.mem[0], 0), 0);
+	EXPECT_EQ(t, f.disks[0].unpromised + f.disks[1].unpromised, 0);
+	EXPECT_EQ(t, state.errors, 0);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
+/* A processor that dies has its room for a minute, and a file ends somewhere. */
+static void room_ahead_ends(struct ktest *t)
+{
+	struct fake f;
+	uint64_t end;
+
+	start(&f, 1, 0);
+	f.disks[0].max_size = 20 * PAGE_SIZE + 100;
+	f.room_known = true;
+	f.room = 100;
+	ASSERT_EQ(t, room_ahead(&f, 0, 256, &end), 0);
+	EXPECT_EQ(t, f.disks[0].promised, 16);
+	/* Nor is there any behind a smaller end. */
+	ASSERT_EQ(t, write_byte(&f, 1, 8, 0), 0);
+	ASSERT_EQ(t, change(&f, PROTO_FILE_TRUNCATE, 2 * PAGE_SIZE, 0), 0);
+	file_reserve_give_all(&f.mem[0], FAKE_STORAGE);
+	EXPECT_LE(t, f.disks[0].promised, 2);
+	ASSERT_EQ(t, write_byte(&f, 1, 2, 0), 0);
+	EXPECT_GT(t, f.disks[0].promised, 3);
+	file_reserve_give_all(&f.mem[0], FAKE_STORAGE);
+	EXPECT_LE(t, f.disks[0].promised, 3);
+	ASSERT_EQ(t, sync_file(&f), 0);
+	ASSERT_EQ(t, room_ahead(&f, 2, 256, &end), 0);
+	EXPECT_GT(t, end, 2);
+	shim_time_advance_ns(70 * NSEC_PER_SEC);
+	EXPECT_TRUE(t, file_reserve_give_idle(&f.mem[0]));
+	EXPECT_EQ(t, f.disks[0].promised, 0);
+	EXPECT_EQ(t, room_ahead(&f, 20, 1, &end), -EFBIG);
+	EXPECT_TRUE(t, fake_stop(&f));
+}
+
 /* Another processor's fallocate(2) leaves the room of stores alone, and so does its failure. */
 static void changes_leave_the_room_of_mapped_pages(struct ktest *t)
 {
@@ -498,6 +591,8 @@ static const struct ktest_case cases[] = {
 	KTEST(newer_bytes_keep_their_promise),
 	KTEST(an_allocation_takes_idle_promises),
 	KTEST(mapped_pages_keep_their_room),
+	KTEST(writes_behind_the_end_have_room_ahead),
+	KTEST(room_ahead_ends),
 	KTEST(changes_leave_the_room_of_mapped_pages),
 	{ 0 },
 };

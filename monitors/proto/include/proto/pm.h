@@ -654,7 +654,14 @@ enum pm_file_write_flags {
 	/* Alone: storage gets what is dirty of all files of its node; the reply is empty. */
 	PM_FILE_EVERY = 1 << 3,
 	PM_FILE_PRIVILEGED = 1 << 4, /* with pages: also into the blocks that are kept for root */
-	PM_FILE_WRITE_ALL = 31,
+	/* With pages: the sender relies on no room that PM_FILE_AHEAD has got it any more. */
+	PM_FILE_LAST = 1 << 5,
+	PM_FILE_WRITE_ALL = 63,
+	/*
+	 * Of a PM_FILE_CHANGE for room: writes are to come, also behind the end. The first page has
+	 * room then, and as many of the others as is wise.
+	 */
+	PM_FILE_AHEAD = 1 << 6,
 };
 
 /* Header, then nr_pages page records, ascending; the bulk holds the pages, 4 KiB each. */
@@ -673,7 +680,7 @@ static_assert(sizeof(struct pm_file_write_req_wire) == 64, "PM_FILE_WRITE is ABI
 struct pm_file_change_req_wire {
 	struct proto_file_wire file;
 	le32_t op;    /* enum proto_file_op */
-	le32_t flags; /* PM_FILE_PRIVILEGED, or 0 */
+	le32_t flags; /* PM_FILE_PRIVILEGED; for room PM_FILE_AHEAD; or 0 */
 	le64_t off;
 	le64_t len;
 	le64_t mtime_s;
