@@ -17,7 +17,9 @@
 #include <kernel/panic.h>
 #include <kernel/random.h>
 #include <kernel/spinlock.h>
+#include <kernel/thread.h>
 #include <kernel/time.h>
+#include <kernel/wait.h>
 #include <lib/errno.h>
 #include <lib/hash.h>
 #include <lib/list.h>
@@ -38,13 +40,14 @@ COUNTER(kept_misses, "kept.misses", "... that a storage node had to be asked for
 COUNTER(kept_evicted, "kept.evicted", "entries that went to make room");
 COUNTER(kept_recalls, "kept.recalls", "times that all entries of a storage node went");
 
-#define MARKS       1024u
-#define SHARE       32u  /* of the free memory, for all entries */
-#define LOW_SHARE   16u  /* less than this part of what was free at first: memory is short */
-#define LOW_EVICTS  4u   /* entries that go then for each that comes */
-#define ENTRY_BYTES 256u /* about */
-#define ASK_NS      NSEC_PER_SEC /* after a refusal */
-#define LINK_MAX    512u         /* bytes of a target that is kept */
+#define MARKS          1024u
+#define SHARE          32u  /* of the free memory, for all entries */
+#define LOW_SHARE      16u  /* less than this part of what was free at first: memory is short */
+#define LOW_EVICTS     4u   /* entries that go then for each that comes */
+#define ENTRY_BYTES    256u /* about */
+#define ASK_NS         NSEC_PER_SEC /* after a refusal */
+#define LINK_MAX       512u         /* bytes of a target that is kept */
+#define FLUSH_AGAIN_NS (NSEC_PER_SEC / 10)
 
 struct entry {
 	struct list_head lru;
@@ -83,9 +86,10 @@ struct kept_node {
 	struct list_head link;
 	uint32_t node; /* const */
 	bool allowed;
-	bool is_asking;  /* a thread is */
-	uint64_t gen;    /* how often all was dropped */
-	uint64_t ask_ns; /* not before */
+	bool is_asking;   /* a thread is */
+	uint64_t gen;     /* how often all was dropped */
+	uint64_t ask_ns;  /* not before */
+	uint32_t holders; /* kept_hold() */
 	/* Of changes after which files are found elsewhere, as a mark: requests name paths. */
 	struct mark moves;
 };
@@ -107,6 +111,9 @@ static struct {
 	.nodes = LIST_HEAD_INIT(kept.nodes),
 	.lru = LIST_HEAD_INIT(kept.lru),
 };
+
+static int (*flush_written)(uint32_t node); /* atomic; NULL: nothing is to be sent */
+static struct waitqueue released = WAITQUEUE_INIT(released); /* a node's last holder has gone */
 
 static uint64_t read_entries(void) __no_lock_analysis("a number to be shown, read without the lock")
 {
@@ -400,6 +407,65 @@ void kept_drop(uint32_t node)
 	if (n)
 		counter_inc(&kept_recalls);
 	free_all(&dead);
+}
+
+bool kept_hold(uint32_t node)
+{
+	struct kept_node *n;
+	bool held;
+
+	spin_lock(&kept.lock);
+	n = node_locked(node);
+	held = n && n->allowed;
+	if (held)
+		n->holders++;
+	spin_unlock(&kept.lock);
+	return held;
+}
+
+void kept_release(uint32_t node)
+{
+	struct kept_node *n;
+	bool wake;
+
+	spin_lock(&kept.lock);
+	n = node_locked(node);
+	ASSERT(n && n->holders);
+	wake = !--n->holders && !n->allowed;
+	spin_unlock(&kept.lock);
+	if (wake)
+		wake_all(&released);
+}
+
+static bool is_held(uint32_t node)
+{
+	const struct kept_node *n;
+	bool held;
+
+	spin_lock(&kept.lock);
+	n = node_locked(node);
+	held = n && n->holders;
+	spin_unlock(&kept.lock);
+	return held;
+}
+
+void kept_set_flush(int (*flush)(uint32_t node))
+{
+	__atomic_store_n(&flush_written, flush, __ATOMIC_RELEASE);
+}
+
+int kept_recall(uint32_t node)
+{
+	int (*flush)(uint32_t) = __atomic_load_n(&flush_written, __ATOMIC_ACQUIRE);
+	int err;
+
+	kept_drop(node);
+	err = wait_event_killable(&released, !is_held(node));
+	if (err || !flush)
+		return err;
+	while ((err = flush(node)) && err != -EINTR)
+		thread_sleep_ns(FLUSH_AGAIN_NS); /* a memory node does not take it now */
+	return err;
 }
 
 /* --- fills ------------------------------------------------------------------------------- */

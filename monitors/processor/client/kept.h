@@ -15,7 +15,7 @@
  *		Of a *whole* directory all names are kept: what is not here is not there.
  *		A symbolic link's target never changes, so it is kept with the link's attributes,
  *		as long as these are.
- * Context:	none of this sleeps but kept_ask(); any thread.
+ * Context:	none of this sleeps but kept_ask() and kept_recall(); any thread.
  * Limits:	vfs.names bytes; what was not used for longest goes, and more when memory is short.
  */
 #pragma once
@@ -53,6 +53,20 @@ void kept_ask(uint32_t node);
 void kept_view_changed(void);
 /* The node has taken it back, or was started again; or it is not known what it has done. */
 void kept_drop(uint32_t node);
+
+/*
+ * Is this processor alone with the files of @node, as far as that has told? Then it is until
+ * kept_release(): SP_RECALL is not answered before.
+ */
+bool kept_hold(uint32_t node) __must_check;
+void kept_release(uint32_t node);
+/*
+ * kept_drop() for SP_RECALL; until no thread holds it, and what was written in the belief that no
+ * other processor is there has been sent. -EINTR: the node has given up, and goes on without us.
+ */
+int kept_recall(uint32_t node) __must_check;
+/* @flush sends what was so written to files of @node; called again until it is 0 or -EINTR. */
+void kept_set_flush(int (*flush)(uint32_t node));
 
 void kept_begin(struct kept_ticket *t, uint32_t node);
 void kept_fill_attr(const struct kept_ticket *t, const struct file_attr *attr, enum kept_what what);

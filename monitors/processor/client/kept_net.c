@@ -32,21 +32,23 @@ void kept_ask(uint32_t node)
 static enum rpc_handler_result handle_recall(struct rpc_request *req, void *arg)
 {
 	uint32_t len;
+	int err = 0;
 
 	(void)arg;
 	(void)rpc_request_body(req, &len);
 	if (!len) {
-		kept_drop(rpc_request_peer(req));
+		err = kept_recall(rpc_request_peer(req));
 		/* The node does these while it waits for the answer. */
 		(void)!behind_flush(rpc_request_peer(req), false);
 	}
-	rpc_reply(req, len ? -EMSGSIZE : 0, NULL, 0);
+	rpc_reply(req, len ? -EMSGSIZE : err, NULL, 0);
 	return RPC_DONE;
 }
 
 /*
- * A thread of its own, which waits for the node that sends it; that may be gone; races with answers
- * on their way, which then are not kept; twice: the same.
+ * A thread of its own, which waits for the node that sends it, and for memory nodes, which do not wait
+ * for the sender's answer to another processor; the sender may be gone; races with answers on their
+ * way, which then are not kept; twice: the same.
  */
 static const struct rpc_handler handlers[] = {
 	{ SP_RECALL, RPC_HANDLER_FROM_STORAGE | RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_WAITS,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Names and attributes that are kept, and those that are not: answers are overtaken, room ends. */
 #include <fs/stat.h>
+#include <kernel/thread.h>
+#include <lib/err.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/string.h>
@@ -363,6 +365,72 @@ static void a_change_overtakes_a_target(struct ktest *t)
 	}
 }
 
+struct recaller {
+	bool done; /* atomic */
+	int ret;
+};
+
+static struct {
+	unsigned int calls;
+	int fails; /* so often */
+	bool too_early;
+} flushed;
+
+static int fake_flush(uint32_t node)
+{
+	flushed.calls += node == NODE;
+	flushed.too_early |= kept_hold(NODE) || !flushed.fails;
+	return --flushed.fails ? -EHOSTDOWN : 0;
+}
+
+static void recall_thread(void *arg)
+{
+	struct recaller *r = arg;
+
+	r->ret = kept_recall(NODE);
+	__atomic_store_n(&r->done, true, __ATOMIC_RELEASE);
+}
+
+/* SP_RECALL waits for threads that work in the belief that no other processor does. */
+static void a_recall_waits_for_holders(struct ktest *t)
+{
+	struct recaller r = { 0 };
+	struct thread *thread;
+	struct file_id id;
+
+	allow(t);
+	kept_set_flush(fake_flush);
+	EXPECT_FALSE(t, kept_hold(NODE + 1));
+	ASSERT_TRUE(t, kept_hold(NODE));
+	ASSERT_TRUE(t, kept_hold(NODE));
+	thread = thread_create("recall", recall_thread, &r);
+	ASSERT_FALSE(t, IS_ERR(thread));
+	/* It takes back what is kept at once, and waits then. */
+	while (kept_hold(NODE)) {
+		kept_release(NODE);
+		thread_yield();
+	}
+	EXPECT_EQ(t, kept_name(&dir, "f", 1, &id), KEPT_UNKNOWN);
+	kept_release(NODE);
+	for (int i = 0; i < 100; i++)
+		thread_yield();
+	EXPECT_FALSE(t, __atomic_load_n(&r.done, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(t, flushed.calls, 0);
+	flushed.fails = 3;
+	kept_release(NODE);
+	thread_join(thread);
+	EXPECT_TRUE(t, r.done);
+	EXPECT_EQ(t, r.ret, 0);
+	/* The bytes that they wrote were sent then, and not given up. */
+	EXPECT_EQ(t, flushed.calls, 3);
+	EXPECT_FALSE(t, flushed.too_early);
+	kept_set_flush(NULL);
+	/* Without holders it is done at once. */
+	allow(t);
+	EXPECT_EQ(t, kept_recall(NODE), 0);
+	EXPECT_FALSE(t, kept_hold(NODE));
+}
+
 static const struct ktest_case kept_cases[] = {
 	KTEST(what_is_told_is_kept),
 	KTEST(nothing_is_kept_that_was_not_allowed),
@@ -376,6 +444,7 @@ static const struct ktest_case kept_cases[] = {
 	KTEST(what_has_no_room_is_not_known),
 	KTEST(a_target_is_kept_with_its_link),
 	KTEST(a_change_overtakes_a_target),
+	KTEST(a_recall_waits_for_holders),
 	{ 0 },
 };
 static const struct ktest_suite kept_suite = {
