@@ -40,8 +40,8 @@ static void signal_program(struct ctl_prog *prog, uint32_t signo)
 }
 
 /*
- * The other nodes end later: what programs have stored into mappings of files goes to memory nodes,
- * and what storage nodes were to be told later to these.
+ * The other nodes end later: what programs have written to files, or stored into mappings, goes to
+ * memory nodes, and what storage nodes were to be told later to these.
  */
 static void flush_files(void)
 {
@@ -49,7 +49,7 @@ static void flush_files(void)
 
 	behind_flush_all();
 	if (err)
-		pr_err("bytes that were stored into mappings of files are lost: error %d\n", err);
+		pr_err("bytes that were written to files are lost: error %d\n", err);
 }
 
 static const struct ctl_ops ctl_ops = {

@@ -201,16 +201,32 @@ def up(disk: pathlib.Path, name: str, *args: str) -> Running:
     return Running(("--disk", str(disk), *args), None, name).up()
 
 
-def test_shared_mappings(tmp_path):
+def small_writes(cluster: Running) -> None:
+    """A processor that is alone keeps them, and a message has what many have written. A model says
+    what a file is meanwhile.
     """
-    What programs store into mappings of files is in the files, and on the disk at the end. Private
-    mappings show what they show on the host, and their parts are made without a message.
+    before = cluster.stats()
+    cluster.run([BUSYBOX, "dd", "if=/dev/zero", "of=/data/small", "bs=100", "count=3000"]).checked()
+    after = cluster.stats()
+    assert delta(before, after, "p0", "file.behind_writes") > 2900
+    assert delta(before, after, "p0", "file.writes") < 100
+    before = after
+    got = cluster.run(["/data/fsx", "/data/fsx.file", "7", "500", "0"])
+    assert (got.status, got.out) == (0, b"all right\n"), got.err
+    assert delta(before, cluster.stats(), "p0", "file.behind_writes") > 300
+
+
+def test_shared_mappings(tmp_path):
+    """What programs store into mappings of files is in the files, and on the disk at the end; so
+    is what small writes bring, which go the same way. Private mappings show what they show on the
+    host, and their parts are made without a message.
     """
     program = build_programs() / "glibc-static/diskmaps"
     loader = program.with_name("filemaps")
     tree = image.Tree()
     tree.files["/data/diskmaps"] = str(program)
     tree.files["/data/filemaps"] = str(loader)
+    tree.files["/data/fsx"] = str(program.with_name("fsx"))
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
     there.mkdir()
@@ -224,6 +240,7 @@ def test_shared_mappings(tmp_path):
         got = cluster.run(["/data/filemaps", "/work"])
         assert got == on_host([str(loader), str(there)])
         assert delta(before, cluster.stats(), "p0", "lease.maps") >= 6
+        small_writes(cluster)
     finally:
         cluster.close()
     assert not cluster.complaints()

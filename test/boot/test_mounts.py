@@ -214,9 +214,19 @@ done
 """
 
 
+# A line for each write(2), and each is told when that has returned.
+WRITER = f"exec 9>/log; i=0; while :; do echo $i >&9; echo $i; i=$((i+1)); done"
+
+
+def last_said(capture) -> int:
+    return int(said(capture).rpartition(b"\n")[0].rpartition(b"\n")[2])
+
+
 @pytest.mark.long
 def test_a_processor_that_comes_takes_names_back(images):
-    """A processor that is left alone keeps names. The other one comes again, and changes all."""
+    """A processor that is left alone keeps names, and small writes for some time. The other one
+    comes again, sees all that was written, and changes all names.
+    """
     running = up(images, "kept", "--processors", "2")
     try:
         on(running, "p1", f"{BUSYBOX} mkdir -p /w/d; cd /w; echo one > a; : > b; echo two > c"
@@ -232,10 +242,20 @@ def test_a_processor_that_comes_takes_names_back(images):
             assert look() == before + missing
         on(running, "p0", "cd /w; : > gone1; echo one > gone2").checked()
         assert running.stats()["p0"]["kept.entries"] > 7
+        writer, told = running.start(["/bin/sh", "-c", WRITER], node="p0", cwd="/")
+        wait_for(lambda: running.stats()["p0"]["file.behind_writes"] > 100)
         running.cluster.restart("p1")
         # The node hears of these later: before it serves the other one at the latest.
         on(running, "p0", f"{BUSYBOX} rm /w/gone1 /w/gone2").checked()
         assert on(running, "p1", f"{BUSYBOX} ls /w").checked().split() == [b"a", b"b", b"c", b"d"]
+        for _ in range(5):
+            written = last_said(told)
+            assert int(on(running, "p1", f"{BUSYBOX} tail -n 1 /log").checked()) >= written
+        writer.signal(signal.SIGKILL)
+        assert writer.wait(time.monotonic() + LIMIT_S)
+        lines = on(running, "p1", f"{BUSYBOX} cat /log").checked().decode().split("\n")
+        assert len(lines) > last_said(told) + 1 and not lines.pop()
+        assert lines == [str(i) for i in range(len(lines))]
         on(running, "p1", f"cd /w; b={BUSYBOX}; $b mv a moved; $b rm b; $b mkdir new; $b chmod 700"
            " d; $b truncate -s 3 c; $b mkdir d/e").checked()  # fmt: skip
         after = ["a: none", "b: none", "c 3 644 1", "d 4096 700 3", "none: none", "new 4096 755 2",

@@ -49,7 +49,7 @@ static int flush(struct object *o, uint64_t first, uint64_t end, bool sync)
 
 	pthread_mutex_lock(&one_flush);
 	stamp = file_dirty_stamp(o);
-	while ((nr = file_dirty_list(o, first, end, stamp, pgoffs, 32))) {
+	while ((nr = file_dirty_list(o, first, end, stamp, false, pgoffs, 32))) {
 		for (size_t i = 0; i < nr; i++) {
 			if (file_dirty_take(o, pgoffs[i], copy[i]))
 				pgoffs[i] = UINT64_MAX;
@@ -142,7 +142,7 @@ static void finish(struct ktest *t, struct aspace *as)
 	fake_settle();
 	excache_drop(obj, 0, UINT64_MAX);
 	EXPECT_FALSE(t, file_dirty_any(obj));
-	EXPECT_EQ(t, file_dirty_next_of(file_dirty_round()), NULL);
+	EXPECT_EQ(t, file_dirty_next_of(file_dirty_round(), 9), NULL);
 	object_put(obj);
 	file_dirty_set_ops(NULL);
 	EXPECT_EQ(t, excache_free_count(), excache_line_count());
@@ -379,8 +379,8 @@ static void at_the_limit_faults_wait(struct ktest *t)
 	}
 	while (__atomic_load_n(&running, __ATOMIC_ACQUIRE)) {
 		most = MAX(most, (unsigned int)READ_ONCE(obj->nr_dirty));
-		file_dirty_wait_due(time_now_ns() + NSEC_PER_MSEC);
-		due = file_dirty_next_due();
+		file_dirty_wait_due(9, time_now_ns() + NSEC_PER_MSEC);
+		due = file_dirty_next_due(9);
 		if (!due)
 			continue;
 		EXPECT_EQ(t, due, obj);
@@ -437,36 +437,125 @@ static void a_round_meets_all(struct ktest *t)
 	start(t);
 	as = space(t);
 	first = file_dirty_round();
-	EXPECT_EQ(t, file_dirty_next_of(first), NULL);
+	EXPECT_EQ(t, file_dirty_next_of(first, 9), NULL);
 	ASSERT_EQ(t, store(as, 1, 1), 0);
 	ASSERT_EQ(t, file_dirty_take(obj, 1, copy), 0);
 	second = file_dirty_round();
-	got = file_dirty_next_of(second);
+	got = file_dirty_next_of(second, 9);
 	EXPECT_EQ(t, got, obj);
-	EXPECT_EQ(t, file_dirty_next_of(second), NULL);
+	EXPECT_EQ(t, file_dirty_next_of(second, 9), NULL);
 	if (got)
 		object_put(got);
-	EXPECT_EQ(t, file_dirty_next_due(), NULL); /* it is not old yet */
+	EXPECT_EQ(t, file_dirty_next_due(9), NULL); /* it is not old yet */
 	file_dirty_soon(obj);
-	got = file_dirty_next_due();
+	got = file_dirty_next_due(9);
 	EXPECT_EQ(t, got, obj);
 	if (got)
 		object_put(got);
 	file_dirty_done(obj, 1, false);
-	EXPECT_EQ(t, file_dirty_next_of(file_dirty_round()), NULL);
+	EXPECT_EQ(t, file_dirty_next_of(file_dirty_round(), 9), NULL);
+	finish(t, as);
+}
+
+/* In any order of the stores: a file that grows has no page too early. */
+static void the_first_pages_are_listed_first(struct ktest *t)
+{
+	static const uint64_t stored[] = { 9, 3, 70, 5, 1, 40, 8, 2 };
+	uint64_t pgoffs[8];
+	struct aspace *as;
+
+	start(t);
+	as = space(t);
+	for (size_t i = 0; i < ARRAY_SIZE(stored); i++)
+		ASSERT_EQ(t, store(as, stored[i], 1), 0);
+	ASSERT_EQ(t, file_dirty_list(obj, 2, 70, file_dirty_stamp(obj), true, pgoffs, 4), 4);
+	EXPECT_EQ(t, pgoffs[0], 2);
+	EXPECT_EQ(t, pgoffs[1], 3);
+	EXPECT_EQ(t, pgoffs[2], 5);
+	EXPECT_EQ(t, pgoffs[3], 8);
+	/* Or the oldest ones. */
+	ASSERT_EQ(t, file_dirty_list(obj, 2, 70, file_dirty_stamp(obj), false, pgoffs, 4), 4);
+	EXPECT_EQ(t, pgoffs[0], 3);
+	EXPECT_EQ(t, pgoffs[3], 40);
+	EXPECT_EQ(t, file_dirty_list(obj, 0, PAGES, file_dirty_stamp(obj), true, pgoffs, 8), 8);
+	EXPECT_EQ(t, pgoffs[0], 1);
+	EXPECT_EQ(t, pgoffs[7], 70);
+	flush(obj, 0, UINT64_MAX, false);
+	finish(t, as);
+}
+
+/* A page behind the end is made here; it stays as long as it is marked, and its room is known. */
+static void a_page_behind_the_end(struct ktest *t)
+{
+	static const uint8_t zeroes[PAGE_SIZE];
+	static uint8_t copy[PAGE_SIZE];
+	uint64_t pgoffs[2], changes;
+	struct aspace *as;
+	struct line *line;
+
+	start(t);
+	as = space(t);
+	EXPECT_FALSE(t, file_dirty_has_room(obj, PAGES, &changes));
+	file_dirty_note_room(obj, PAGES, PAGES + 2, time_now_ns(), changes);
+	EXPECT_TRUE(t, file_dirty_has_room(obj, PAGES + 1, &changes));
+	EXPECT_FALSE(t, file_dirty_has_room(obj, PAGES + 2, &changes));
+	ASSERT_EQ(t, excache_get(obj, PAGES, EXCACHE_BLANK, &line), 0);
+	EXPECT_EQ(t, memcmp(line_data(line), zeroes, PAGE_SIZE), 0);
+	ASSERT_TRUE(t, file_dirty_mark(line, changes));
+	memset(line_data(line), 'b', PAGE_SIZE);
+	excache_put(line);
+	for (uint64_t i = 0; i < PAGES; i++)
+		(void)load(as, i); /* all of the cache, and more */
+	ASSERT_EQ(t, excache_get(obj, PAGES, EXCACHE_BLANK, &line), 0);
+	EXPECT_EQ(t, *(uint8_t *)line_data(line), 'b');
+	/* A change of the places comes between the look and the mark. */
+	file_dirty_forget_room(obj);
+	EXPECT_FALSE(t, file_dirty_mark(line, changes));
+	excache_put(line);
+	EXPECT_FALSE(t, file_dirty_has_room(obj, PAGES, &changes));
+	/* And one between the request and its answer. */
+	file_dirty_forget_room(obj);
+	file_dirty_note_room(obj, PAGES, PAGES + 2, time_now_ns(), changes);
+	EXPECT_FALSE(t, file_dirty_has_room(obj, PAGES, &changes));
+	shim_time_advance_ns(40 * NSEC_PER_SEC);
+	file_dirty_note_room(obj, PAGES, PAGES + 2, time_now_ns() - 40 * NSEC_PER_SEC, changes);
+	EXPECT_FALSE(t, file_dirty_has_room(obj, PAGES, &changes)); /* it is too old */
+	ASSERT_EQ(t, file_dirty_list(obj, 0, UINT64_MAX, file_dirty_stamp(obj), true, pgoffs, 2),
+		  1);
+	ASSERT_EQ(t, pgoffs[0], PAGES);
+	ASSERT_EQ(t, file_dirty_take(obj, PAGES, copy), 0);
+	EXPECT_EQ(t, copy[PAGE_SIZE - 1], 'b');
+	file_dirty_done(obj, PAGES, false);
+	finish(t, as);
+}
+
+/* A silent node's files keep no other's waiting. */
+static void each_node_has_its_files(struct ktest *t)
+{
+	struct object *got;
+	struct aspace *as;
+
+	start(t);
+	as = space(t);
+	ASSERT_EQ(t, store(as, 1, 1), 0);
+	file_dirty_soon(obj);
+	EXPECT_EQ(t, file_dirty_next_due(8), NULL);
+	EXPECT_EQ(t, file_dirty_next_of(file_dirty_round(), 8), NULL);
+	got = file_dirty_next_due(9);
+	EXPECT_EQ(t, got, obj);
+	if (got)
+		object_put(got);
+	flush(obj, 0, UINT64_MAX, false);
 	finish(t, as);
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(a_store_is_seen_each_time),
-	KTEST(between_the_copy_and_the_answer),
-	KTEST(dirty_lines_stay_and_others_go_on),
-	KTEST(behind_the_end),
-	KTEST(a_store_needs_its_place),
-	KTEST(at_the_limit_faults_wait),
-	KTEST(a_sealed_file_is_not_stored_into),
-	KTEST(a_round_meets_all),
-	{ 0 },
+	KTEST(a_store_is_seen_each_time),         KTEST(between_the_copy_and_the_answer),
+	KTEST(dirty_lines_stay_and_others_go_on), KTEST(behind_the_end),
+	KTEST(a_store_needs_its_place),           KTEST(at_the_limit_faults_wait),
+	KTEST(a_sealed_file_is_not_stored_into),  KTEST(a_round_meets_all),
+	KTEST(the_first_pages_are_listed_first),  KTEST(a_page_behind_the_end),
+	KTEST(each_node_has_its_files),           { 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.file_dirty", .cases = cases };
 KTEST_SUITE(suite);

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Files that change, without memory nodes and without the cache.
-prog-y    += live
-live-objs := $(addprefix monitors/processor/vfs/,live.o live_map.o uio.o) test/host/live_test.o
+live-code   := $(addprefix monitors/processor/vfs/,live.o live_behind.o live_map.o uio.o)
+prog-y      += behind live
+behind-objs := $(live-code) test/host/behind_test.o
+live-objs   := $(live-code) test/host/live_test.o

@@ -11,6 +11,8 @@
 #include <abi/fcntl.h>
 #include <abi/resource.h>
 #include <kernel/panic.h>
+#include <kernel/thread.h>
+#include <kernel/time.h>
 #include <lib/errno.h>
 #include <lib/ktest.h>
 #include <lib/prng.h>
@@ -27,8 +29,9 @@
 
 #include "../../monitors/processor/vfs/live_private.h"
 
-#define PAGES 64u
-#define SIZE  (PAGES * PAGE_SIZE)
+#define PAGES      64u
+#define SIZE       (PAGES * PAGE_SIZE)
+#define ROOM_AHEAD (16 * PAGE_SIZE) /* that the node finds at most */
 
 /* --- the memory node ------------------------------------------------------------------- */
 
@@ -39,8 +42,11 @@ static struct {
 	unsigned int writes, syncs, changes, opens, seeks;
 	uint64_t before;
 	int fail;      /* the next call ends with it */
+	int fail_next; /* and the one after that */
 	uint64_t room; /* the first byte that the disk has no room for; 0: there is none */
 	bool privileged;
+	bool last;          /* the same: so the last write said */
+	unsigned int rooms; /* requests for room ahead */
 	struct fs_time now; /* of the last write */
 	uint64_t wrote;     /* by another thread: kept_now() of then */
 } node;
@@ -56,7 +62,8 @@ static int answer(uint32_t *who, struct file_state *out)
 {
 	const int err = node.fail;
 
-	node.fail = 0;
+	node.fail = node.fail_next;
+	node.fail_next = 0;
 	if (!*who)
 		*who = placed;
 	node.asked = *who;
@@ -67,6 +74,39 @@ static int answer(uint32_t *who, struct file_state *out)
 				    .before = node.before,
 				    .errors = node.errors };
 	return err;
+}
+
+/* May this processor keep what it knows of the storage node's files? */
+static bool alone = true;
+static unsigned int holders, writers; /* under way */
+static int (*recall_flush)(uint32_t node);
+
+bool kept_hold(uint32_t at)
+{
+	holders += alone;
+	return alone;
+}
+
+void kept_release(uint32_t at)
+{
+	BUG_ON(!holders);
+	holders--;
+}
+
+void kept_write_begin(const struct file_id *file)
+{
+	writers++;
+}
+
+void kept_write_end(const struct file_id *file)
+{
+	BUG_ON(!writers);
+	writers--;
+}
+
+void kept_set_flush(int (*flush)(uint32_t node))
+{
+	recall_flush = flush;
 }
 
 bool kept_is_unwritten(const struct file_id *file, uint64_t since)
@@ -107,6 +147,7 @@ int file_node_write(const struct file_id *file, uint32_t *who, const struct file
 	node.before = node.version;
 	node.now = what->now;
 	node.privileged = what->privileged;
+	node.last = what->last;
 	if (is_full(last->pgoff * PAGE_SIZE + last->first + last->bytes))
 		node.fail = -ENOSPC;
 	if (!node.fail) {
@@ -142,12 +183,21 @@ int file_node_change(const struct file_id *file, uint32_t *who, const struct fil
 	int err;
 
 	node.before = node.version;
-	if (op == FILE_APPEND && is_full(node.size + len))
+	if ((op == FILE_APPEND && is_full(node.size + len)) ||
+	    (op == FILE_ROOM && is_full(off + PAGE_SIZE)))
 		node.fail = -ENOSPC;
 	if (node.fail)
 		return answer(who, out);
 	if (op == FILE_TIME)
 		return answer(who, out);
+	if (op == FILE_ROOM) {
+		node.rooms++;
+		err = answer(who, out);
+		out->pos = MIN(off + MIN(len, (uint64_t)ROOM_AHEAD), SIZE);
+		if (node.room)
+			out->pos = MIN(out->pos, node.room);
+		return err;
+	}
 	if (op == FILE_SEEK_DATA || op == FILE_SEEK_HOLE) {
 		node.seeks++;
 		err = answer(who, out);
@@ -215,6 +265,11 @@ int excache_get(struct object *obj, uint64_t pgoff, enum excache_how how, struct
 {
 	if (!cache[pgoff].there && how == EXCACHE_FIND)
 		return -ENOENT;
+	if (!cache[pgoff].there && how == EXCACHE_BLANK) {
+		BUG_ON(pgoff < DIV_ROUND_UP(node.size, PAGE_SIZE));
+		memset(cache[pgoff].data, 0, PAGE_SIZE);
+		cache[pgoff].there = true;
+	}
 	if (!cache[pgoff].there) {
 		if (pgoff >= DIV_ROUND_UP(node.size, PAGE_SIZE))
 			return -EIO;
@@ -236,10 +291,18 @@ void *line_data(const struct line *line)
 	return cache[line->pgoff].data;
 }
 
+static void count_dirty(void)
+{
+	object.nr_dirty = 0;
+	for (uint64_t i = 0; i < PAGES; i++)
+		object.nr_dirty += cache[i].dirty || cache[i].writing;
+}
+
 void excache_drop(struct object *obj, uint64_t first, uint64_t end)
 {
 	for (uint64_t i = first; i < MIN(end, (uint64_t)PAGES); i++)
 		cache[i].there = cache[i].dirty = cache[i].writing = false;
+	count_dirty();
 }
 
 int excache_drop_clean(struct object *obj, uint64_t first, uint64_t end)
@@ -265,7 +328,7 @@ bool file_dirty_any(const struct object *obj)
 }
 
 size_t file_dirty_list(struct object *obj, uint64_t first, uint64_t end, uint64_t stamp,
-		       uint64_t *pgoffs, size_t max)
+		       bool in_order, uint64_t *pgoffs, size_t max)
 {
 	size_t nr = 0;
 
@@ -292,6 +355,7 @@ void file_dirty_done(struct object *obj, uint64_t pgoff, bool again)
 		return;
 	cache[pgoff].writing = false;
 	cache[pgoff].dirty |= again;
+	count_dirty();
 }
 
 void file_dirty_seal(struct object *obj)
@@ -305,11 +369,45 @@ void file_dirty_unseal(struct object *obj)
 }
 
 static unsigned int room_forgotten;
+static uint64_t room_first, room_end;
 
 void file_dirty_forget_room(struct object *obj)
 {
 	(void)obj;
 	room_forgotten++;
+	room_end = 0;
+}
+
+bool file_dirty_has_room(struct object *obj, uint64_t pgoff, uint64_t *changes)
+{
+	*changes = room_forgotten;
+	return pgoff >= room_first && pgoff < room_end;
+}
+
+void file_dirty_note_room(struct object *obj, uint64_t first, uint64_t end, uint64_t asked_ns,
+			  uint64_t changes)
+{
+	if (changes != room_forgotten)
+		return;
+	room_first = first;
+	room_end = end;
+}
+
+static size_t max_dirty = PAGES;
+
+bool file_dirty_mark(struct line *line, uint64_t changes)
+{
+	const uint64_t pgoff = line->pgoff;
+
+	if (object.sealed || changes != room_forgotten)
+		return false;
+	if (!cache[pgoff].dirty && object.nr_dirty >= max_dirty)
+		return false;
+	if (!cache[pgoff].dirty)
+		cache[pgoff].stamp = ++last_stamp;
+	cache[pgoff].dirty = true;
+	count_dirty();
+	return true;
 }
 
 bool file_dirty_is_used(void)
@@ -322,11 +420,14 @@ void file_dirty_set_ops(const struct file_dirty_ops *given)
 	ops = given;
 }
 
-void file_dirty_wait_due(uint64_t deadline_ns)
+/* The tests write back themselves. */
+void file_dirty_wait_due(uint32_t who, uint64_t deadline_ns)
 {
+	for (;;)
+		thread_sleep_ns(NSEC_PER_SEC);
 }
 
-struct object *file_dirty_next_due(void)
+struct object *file_dirty_next_due(uint32_t who)
 {
 	return NULL;
 }
@@ -336,7 +437,7 @@ uint64_t file_dirty_round(void)
 	return 1;
 }
 
-struct object *file_dirty_next_of(uint64_t round)
+struct object *file_dirty_next_of(uint64_t round, uint32_t who)
 {
 	return NULL;
 }
@@ -353,6 +454,7 @@ static void store(struct ktest *t, uint64_t pos, const void *bytes, size_t len)
 	if (!cache[pgoff].dirty)
 		cache[pgoff].stamp = ++last_stamp;
 	cache[pgoff].dirty = true;
+	count_dirty();
 	excache_put(line);
 }
 
@@ -397,6 +499,9 @@ static void start(void)
 	memset(cache, 0, sizeof(cache));
 	memset(&object, 0, sizeof(object));
 	node.version = 1;
+	alone = true;
+	max_dirty = PAGES;
+	room_first = room_end = 0;
 	placed = 11;
 	fetches = 0;
 }

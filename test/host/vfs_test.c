@@ -224,7 +224,7 @@ int live_open(struct file *f)
 	return -ENOMEM;
 }
 
-int live_maps_init(void)
+int live_maps_init(uint32_t at, uint64_t block)
 {
 	return 0;
 }
@@ -239,7 +239,7 @@ int live_set_mtime(const struct file_attr *attr)
 	return 0;
 }
 
-int live_flush_all(void)
+int live_flush_node(uint32_t at)
 {
 	return 0;
 }

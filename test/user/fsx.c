@@ -2,10 +2,11 @@
 /*
  * Random operations on one file beside a model of its bytes: fsx FILE SEED OPERATIONS SECONDS
  *
- * Reads and writes by calls and by mappings, truncations both ways, holes punched, ranges zeroed,
- * allocated and copied, syncs, and the file closed and opened again. Every read compares, and the
- * whole file is compared now and then. Ends after that many operations, or seconds of its own
- * clock (0: no limit). Prints "all right", or dies with the last operations and what differs.
+ * Reads and writes by calls and by mappings, runs of small writes in order, truncations both ways,
+ * holes punched, ranges zeroed, allocated and copied, syncs, and the file closed and opened again.
+ * A descriptor for appends and a mapping of the whole file stay all the while. Every read compares,
+ * and the whole file is compared now and then. Ends after that many operations, or seconds of its
+ * own clock (0: no limit). Prints "all right", or dies with the last operations and what differs.
  */
 #include "user.h"
 
@@ -22,7 +23,8 @@ static unsigned char model[LONGEST], buf[LONGEST];
 static size_t size;
 static uint64_t rng, count;
 static const char *path;
-static int fd;
+static int fd, kept;         /* kept: for appends, open all the while */
+static unsigned char *whole; /* a mapping of as much as the file may have */
 static char said[SAID][96];
 
 static size_t below(size_t n)
@@ -112,6 +114,51 @@ static void do_append(size_t len)
 	fill(at, len);
 	MUST(app >= 0 && write(app, model + at, len) == (ssize_t)len);
 	MUST(close(app) == 0);
+}
+
+/* As a program with a small buffer writes: pieces in order, at the end or inside. */
+static void do_pieces(size_t at, size_t nr)
+{
+	const int append = below(2) != 0;
+
+	if (append || at > size)
+		at = size;
+	say("%s %zu pieces at %zu", append ? "append" : "write", nr, at);
+	for (size_t i = 0; i < nr; i++) {
+		const size_t len = 1 + below(below(8) ? 300 : 5000);
+
+		if (at + len > LONGEST)
+			return;
+		fill(at, len);
+		if (append)
+			MUST(write(kept, model + at, len) == (ssize_t)len);
+		else
+			MUST(pwrite(fd, model + at, len, (off_t)at) == (ssize_t)len);
+		at += len;
+	}
+}
+
+/* Nothing of it is unmapped or flushed afterwards. */
+static void do_whole(size_t at, size_t len)
+{
+	if (!size)
+		return;
+	at %= size;
+	len = at + len > size ? size - at : len;
+	say("store %zu +%zu, and stay", at, len);
+	fill(at, len);
+	memcpy(whole + at, model + at, len);
+}
+
+static void do_stat(void)
+{
+	struct stat st;
+
+	say("stat");
+	MUST((below(2) ? fstat(kept, &st) : stat(path, &st)) == 0);
+	if ((size_t)st.st_size != size)
+		wrong("st_size", (size_t)st.st_size);
+	MUST(lseek(kept, 0, SEEK_END) == (off_t)size);
 }
 
 static unsigned char *map(size_t at, size_t len, size_t *skip)
@@ -206,7 +253,7 @@ static void one(void)
 {
 	const size_t at = below(LONGEST - MOST), len = 1 + below(below(4) ? 9000 : MOST);
 
-	switch (below(16)) {
+	switch (below(22)) {
 	case 0:
 	case 1:
 	case 2:
@@ -233,6 +280,14 @@ static void one(void)
 		return;
 	case 13:
 		return reopen();
+	case 14:
+	case 15:
+	case 16:
+		return do_pieces(at, 1 + below(80));
+	case 17:
+		return do_whole(at, below(2) ? 9 : len);
+	case 18:
+		return do_stat();
 	default:
 		return do_read(at, len);
 	}
@@ -249,7 +304,10 @@ int main(int argc, char **argv)
 	most = strtoull(argv[3], NULL, 0);
 	end = strtoll(argv[4], NULL, 0) ? time(NULL) + strtoll(argv[4], NULL, 0) : 0;
 	fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
-	CHECK(fd >= 0);
+	kept = open(path, O_RDWR | O_APPEND);
+	CHECK(fd >= 0 && kept >= 0);
+	whole = mmap(NULL, LONGEST, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(whole != MAP_FAILED);
 	for (count = 0; count < most && !(end && time(NULL) > end); count++) {
 		one();
 		if (count % 64 == 63)

@@ -288,6 +288,8 @@ int file_node_write(const struct file_id *file, uint32_t *node, const struct fil
 	req->flags = what->inside ? PM_FILE_INSIDE : 0;
 	if (what->privileged)
 		req->flags |= PM_FILE_PRIVILEGED;
+	if (what->last)
+		req->flags |= PM_FILE_LAST;
 	req->nr_pages = what->nr;
 	for (uint32_t i = 0; i < what->nr; i++)
 		req->pages[i] = (struct pm_file_page){ .pgoff = what->pieces[i].pgoff,
@@ -359,7 +361,8 @@ int file_node_change(const struct file_id *file, uint32_t *node, const struct fi
 	const struct pm_file_change_req req = {
 		.file = file_to_proto(file),
 		.op = (uint32_t)what->op,
-		.flags = what->privileged ? PM_FILE_PRIVILEGED : 0,
+		.flags = (what->privileged ? (uint32_t)PM_FILE_PRIVILEGED : 0) |
+			 (what->ahead ? (uint32_t)PM_FILE_AHEAD : 0),
 		.off = what->off,
 		.len = what->len,
 		.mtime_s = what->now.sec,

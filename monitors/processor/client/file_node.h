@@ -50,6 +50,7 @@ struct file_pieces {
 	struct fs_time now; /* its mtime */
 	bool inside;        /* what lies behind the end is not written */
 	bool privileged;    /* may take the blocks that are kept for root */
+	bool last;          /* room that was asked for ahead is needed no more */
 	uint32_t nr;
 	struct file_piece pieces[FILE_BUF_PAGES]; /* ascending; page i of the buffer */
 };
@@ -87,6 +88,7 @@ struct file_change {
 	uint64_t len;
 	struct fs_time now;
 	bool privileged; /* may take the blocks that are kept for root */
+	bool ahead;      /* FILE_ROOM: also behind the end; for the first page and what is found */
 };
 
 int file_node_change(const struct file_id *file, uint32_t *node, const struct file_change *what,

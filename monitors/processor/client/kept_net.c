@@ -46,9 +46,9 @@ static enum rpc_handler_result handle_recall(struct rpc_request *req, void *arg)
 }
 
 /*
- * A thread of its own, which waits for the node that sends it, and for memory nodes, which do not wait
- * for the sender's answer to another processor; the sender may be gone; races with answers on their
- * way, which then are not kept; twice: the same.
+ * A thread of its own, which waits for the node that sends it, and for memory nodes, which do not
+ * wait for the sender's answer to another processor; the sender may be gone; races with answers on
+ * their way, which then are not kept; twice: the same.
  */
 static const struct rpc_handler handlers[] = {
 	{ SP_RECALL, RPC_HANDLER_FROM_STORAGE | RPC_HANDLER_IDEMPOTENT | RPC_HANDLER_WAITS,

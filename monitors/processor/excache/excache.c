@@ -315,6 +315,12 @@ static int fill(struct object *obj, uint64_t pgoff, enum excache_how how, struct
 		writeback_queue(victim);
 	if (how == EXCACHE_FETCH)
 		return fill_file(obj, pgoff, line);
+	if (how == EXCACHE_BLANK) {
+		ASSERT(obj->kind == OBJECT_FILE && obj->live);
+		clear_page(line_data(line));
+		fill_done(line, 0);
+		return 0;
+	}
 	counter_inc(&excache_plocal);
 	line->credit_node = credit_node;
 	line->flags = LINE_PLOCAL | LINE_EXEC_OK;

@@ -85,6 +85,8 @@ enum excache_how {
 	EXCACHE_ZERO,  /* anonymous, never stored: zeroes, no message; takes a frame credit */
 	/* anonymous, never stored: the caller writes it all, then excache_publish() */
 	EXCACHE_COPY,
+	/* a file that changes, behind the end that its memory node knows: zeroes, no message */
+	EXCACHE_BLANK,
 	EXCACHE_FIND, /* only if it is there already: else -ENOENT */
 };
 

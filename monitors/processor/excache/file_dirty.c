@@ -47,7 +47,7 @@ static struct {
 	uint32_t nr_short; /* atomic: threads that wait for room */
 	uint64_t nr_gone;  /* atomic: memory nodes that have gone, with their reservations */
 	struct waitqueue room;
-	struct waitqueue due; /* the thread that writes behind */
+	struct waitqueue due; /* the threads that write behind */
 	const struct file_dirty_ops *ops;
 } dirty = { .lock = SPINLOCK_INIT("excache.file_dirty", RANK_EXCACHE_FREE),
 	    .room = WAITQUEUE_INIT(dirty.room),
@@ -173,6 +173,31 @@ static uint64_t room_wanted(struct object *obj, uint64_t pgoff, uint64_t *change
 	return nr;
 }
 
+bool file_dirty_has_room(struct object *obj, uint64_t pgoff, uint64_t *changes)
+{
+	return !room_wanted(obj, pgoff, changes);
+}
+
+static void note_room(struct object *obj, uint64_t first, uint64_t end, uint64_t nr,
+		      uint64_t asked_ns, uint64_t changes)
+{
+	spin_lock(&obj->lock);
+	if (room_changes_locked(obj) == changes) {
+		obj->room_known = changes;
+		obj->room_first = first;
+		obj->room_end = end;
+		obj->room_nr = nr;
+		obj->room_until_ns = asked_ns + ROOM_NS;
+	}
+	spin_unlock(&obj->lock);
+}
+
+void file_dirty_note_room(struct object *obj, uint64_t first, uint64_t end, uint64_t asked_ns,
+			  uint64_t changes)
+{
+	note_room(obj, first, end, 1, asked_ns, changes);
+}
+
 /* Why a program gets SIGBUS: the owner's trouble is no reason to end it without a word. */
 static int room_error(int err)
 {
@@ -195,7 +220,7 @@ static int room_error(int err)
  */
 static int find_room(struct object *obj, uint64_t pgoff, uint64_t *changes)
 {
-	const uint64_t until = time_now_ns() + ROOM_NS;
+	const uint64_t asked_ns = time_now_ns();
 	uint64_t end, nr = room_wanted(obj, pgoff, changes);
 	int err;
 
@@ -210,15 +235,7 @@ static int find_room(struct object *obj, uint64_t pgoff, uint64_t *changes)
 		return room_error(err);
 	if (end <= pgoff) /* a truncation came first */
 		return -EIO;
-	spin_lock(&obj->lock);
-	if (room_changes_locked(obj) == *changes) {
-		obj->room_known = *changes;
-		obj->room_first = pgoff;
-		obj->room_end = end;
-		obj->room_nr = nr;
-		obj->room_until_ns = until;
-	}
-	spin_unlock(&obj->lock);
+	note_room(obj, pgoff, end, nr, asked_ns, *changes);
 	return 0;
 }
 
@@ -288,9 +305,9 @@ bool file_dirty_mark(struct line *line, uint64_t changes)
 	spin_lock(&set->lock);
 	ok = mark_locked(set, line, changes);
 	spin_unlock(&set->lock);
-	smp_mb(); /* the mark, then the look for the thread: see waitqueue_busy_mb() */
-	if (waitqueue_busy_mb(&dirty.due))
-		wake_one(&dirty.due);
+	/* Age is looked at each second; the rest is looked at here. */
+	if (is_wanted())
+		wake_all(&dirty.due);
 	return ok;
 }
 
@@ -318,7 +335,7 @@ int file_dirty_wait(struct object *obj, uint64_t pgoff)
 
 	counter_inc(&file_dirty_waits);
 	__atomic_add_fetch(&dirty.nr_short, 1, __ATOMIC_RELAXED);
-	wake_one(&dirty.due);
+	wake_all(&dirty.due);
 	err = wait_event_killable(&dirty.room, has_room(obj, set));
 	__atomic_sub_fetch(&dirty.nr_short, 1, __ATOMIC_RELAXED);
 	return err;
@@ -341,28 +358,32 @@ bool file_dirty_any(const struct object *obj)
 	return READ_ONCE(obj->nr_dirty) != 0;
 }
 
-static void enter_ascending(uint64_t *pgoffs, size_t nr, uint64_t pgoff)
+/* One more of @nr, of which the first @max stay: how many those are. */
+static size_t enter_ascending(uint64_t *pgoffs, size_t nr, size_t max, uint64_t pgoff)
 {
-	size_t i = nr;
+	size_t i;
 
-	for (; i > 0 && pgoffs[i - 1] > pgoff; i--)
+	if (nr == max && pgoffs[max - 1] < pgoff)
+		return nr;
+	nr = MIN(nr + 1, max);
+	for (i = nr - 1; i > 0 && pgoffs[i - 1] > pgoff; i--)
 		pgoffs[i] = pgoffs[i - 1];
 	pgoffs[i] = pgoff;
+	return nr;
 }
 
 size_t file_dirty_list(struct object *obj, uint64_t first, uint64_t end, uint64_t stamp,
-		       uint64_t *pgoffs, size_t max)
+		       bool in_order, uint64_t *pgoffs, size_t max)
 {
 	struct line *line;
 	size_t nr = 0;
 
 	spin_lock(&obj->lock);
 	list_for_each_entry(line, &obj->dirty, wb_link) {
-		if (nr == max)
+		if (nr == max && !in_order)
 			break;
-		if (line->pgoff < first || line->pgoff >= end || line->seq >= stamp)
-			continue;
-		enter_ascending(pgoffs, nr++, line->pgoff);
+		if (line->pgoff >= first && line->pgoff < end && line->seq < stamp)
+			nr = enter_ascending(pgoffs, nr, max, line->pgoff);
 	}
 	spin_unlock(&obj->lock);
 	return nr;
@@ -457,38 +478,43 @@ void file_dirty_unseal(struct object *obj)
 
 /* --- write-behind ---------------------------------------------------------------------- */
 
-/* The first object's age, UINT64_MAX if there is none. */
-static uint64_t oldest_since(void)
+/* The first object of a file of @node; NULL: there is none. */
+static struct object *oldest_locked(uint32_t node) __must_hold(&dirty.lock)
+{
+	struct object *obj;
+
+	assert_spin_held(&dirty.lock);
+	list_for_each_entry(obj, &dirty.objects, dirty_link) {
+		if (obj->file.node == node)
+			return obj;
+	}
+	return NULL;
+}
+
+static bool is_due(uint32_t node)
 {
 	const struct object *obj;
-	uint64_t since;
+	bool due;
 
 	spin_lock(&dirty.lock);
-	obj = list_first_entry_or_null(&dirty.objects, struct object, dirty_link);
-	since = obj ? obj->dirty_since : UINT64_MAX;
+	obj = oldest_locked(node);
+	due = obj && (is_wanted() || time_now_ns() >= obj->dirty_since + OLD_NS);
 	spin_unlock(&dirty.lock);
-	return since;
+	return due;
 }
 
-static bool is_due(void)
+void file_dirty_wait_due(uint32_t node, uint64_t deadline_ns)
 {
-	const uint64_t since = oldest_since();
-
-	return since != UINT64_MAX && (is_wanted() || time_now_ns() >= since + OLD_NS);
+	(void)wait_event_timeout(&dirty.due, is_due(node), deadline_ns);
 }
 
-void file_dirty_wait_due(uint64_t deadline_ns)
-{
-	(void)wait_event_timeout(&dirty.due, is_due(), deadline_ns);
-}
-
-struct object *file_dirty_next_due(void)
+struct object *file_dirty_next_due(uint32_t node)
 {
 	const bool any = is_wanted();
 	struct object *obj;
 
 	spin_lock(&dirty.lock);
-	obj = list_first_entry_or_null(&dirty.objects, struct object, dirty_link);
+	obj = oldest_locked(node);
 	if (obj && (any || time_now_ns() >= obj->dirty_since + OLD_NS)) {
 		object_get(obj); /* it has a line, which has one */
 		obj->dirty_since = time_now_ns();
@@ -507,13 +533,13 @@ uint64_t file_dirty_round(void)
 	return __atomic_add_fetch(&rounds, 1, __ATOMIC_RELAXED);
 }
 
-struct object *file_dirty_next_of(uint64_t round)
+struct object *file_dirty_next_of(uint64_t round, uint32_t node)
 {
 	struct object *obj, *found = NULL;
 
 	spin_lock(&dirty.lock);
 	list_for_each_entry(obj, &dirty.objects, dirty_link) {
-		if (obj->dirty_round >= round)
+		if (obj->file.node != node || obj->dirty_round >= round)
 			continue;
 		obj->dirty_round = round;
 		object_get(obj);
@@ -538,7 +564,7 @@ void file_dirty_soon(struct object *obj)
 	}
 	spin_unlock(&obj->lock);
 	if (is)
-		wake_one(&dirty.due);
+		wake_all(&dirty.due);
 }
 
 int file_dirty_flush(struct object *obj, uint64_t first, uint64_t end, bool sync)

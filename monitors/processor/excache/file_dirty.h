@@ -49,6 +49,14 @@ int file_dirty_init(void) __must_check;
  * -ENOSPC, -EROFS, -ESTALE, -EINTR; others as size().
  */
 int file_dirty_check(struct object *obj, uint64_t pgoff, uint64_t *changes) __must_check;
+/*
+ * For a thread that writes to @obj: does page @pgoff have its place, as far as is known without a
+ * message? *@changes as above, also when it has not.
+ */
+bool file_dirty_has_room(struct object *obj, uint64_t pgoff, uint64_t *changes);
+/* It has asked, when the places were as @changes says: pages [@first, @end) have theirs. */
+void file_dirty_note_room(struct object *obj, uint64_t first, uint64_t end, uint64_t asked_ns,
+			  uint64_t changes);
 /* Pages of @obj may have lost their places, by a change that is done. */
 void file_dirty_forget_room(struct object *obj);
 /* A memory node has gone, and with it the places that pages of any file had. Takes no lock. */
@@ -66,9 +74,12 @@ int file_dirty_wait(struct object *obj, uint64_t pgoff) __must_check;
 
 /* Lines that are marked from now on have this stamp or a later one. */
 uint64_t file_dirty_stamp(struct object *obj);
-/* Up to @max marked pages of [first, end) from before @stamp, ascending, into @pgoffs. */
+/*
+ * Up to @max marked pages of [first, end) from before @stamp, ascending, into @pgoffs: those that
+ * were marked first; or, @in_order, the first ones of the file, for which all are looked at.
+ */
 size_t file_dirty_list(struct object *obj, uint64_t first, uint64_t end, uint64_t stamp,
-		       uint64_t *pgoffs, size_t max);
+		       bool in_order, uint64_t *pgoffs, size_t max);
 /*
  * Copy the marked page @pgoff to @to, and take the right to write to it from all page tables.
  * file_dirty_done() is due. -ENOENT: it is not marked any more; -EINTR.
@@ -82,16 +93,17 @@ void file_dirty_unseal(struct object *obj);
 /* Is a line of @obj marked? A hint without its lock. */
 bool file_dirty_any(const struct object *obj);
 
-/* For the thread that writes behind: a reason to run, before @deadline_ns. */
-void file_dirty_wait_due(uint64_t deadline_ns);
-/* The object that waits longest, if it is due; a reference. NULL: none. */
-struct object *file_dirty_next_due(void);
+/* For the thread that writes behind for storage node @node: a reason to run before @deadline_ns. */
+void file_dirty_wait_due(uint32_t node, uint64_t deadline_ns);
+/* The object of its files that waits longest, if it is due; a reference. NULL: none. */
+struct object *file_dirty_next_due(uint32_t node);
 /*
- * For a thread that wants each object which has such a line now: a number, and until NULL an object
- * that was not given for it or for a later one; a reference.
+ * For a thread that wants each object of @node's files which has such a line now, one thread of a
+ * node at a time: a number, and until NULL an object that was not given for it or for a later one;
+ * a reference.
  */
 uint64_t file_dirty_round(void);
-struct object *file_dirty_next_of(uint64_t round);
+struct object *file_dirty_next_of(uint64_t round, uint32_t node);
 /* @obj is due now, if a line of it is marked. */
 void file_dirty_soon(struct object *obj);
 

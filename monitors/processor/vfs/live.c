@@ -3,7 +3,8 @@
  * Regular files of a storage node that may change.
  *
  * Flow:	write(2) sends the bytes to the memory node that caches the file, and when that has
- *		them, enters them into the lines of the cache that are there. read(2) and mappings
+ *		them, enters them into the lines of the cache that are there; or does no more than
+ *		that, and they are sent later (live_behind.c). read(2) and mappings
  *		use these lines. A line that is mapped for writing is dirty, and written back by
  *		live_map.c. Each open asks the caching node for the version; with another one the
  *		lines go, dirty ones after they were written back. An open that has made the file
@@ -70,6 +71,7 @@ struct live_file *live_of(struct object *obj)
 	lf->file = obj->file;
 	lf->object = obj;
 	lf->node = READ_ONCE(obj->node);
+	lf->may_be_behind = live_may_be_behind(obj->file.node);
 	mutex_init(&lf->change, "live_file", RANK_FILE_DATA);
 	if (__atomic_compare_exchange_n(&obj->owner, &there, (void *)lf, false, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE))
@@ -108,9 +110,7 @@ void live_count_loss_locked(struct live_file *lf, const char *why)
 		(unsigned long long)lf->file.ino, lf->file.node, why);
 }
 
-/* A reply of lf->node. */
-static void told_locked(struct live_file *lf, const struct file_state *state)
-	__must_hold(&lf->change)
+void live_told_locked(struct live_file *lf, const struct file_state *state)
 {
 	assert_mutex_held(&lf->change);
 	if (lf->told_by && lf->told_by != lf->node && lf->unsynced)
@@ -122,7 +122,10 @@ static void told_locked(struct live_file *lf, const struct file_state *state)
 	lf->told_by = lf->node;
 	lf->node_errors = state->errors;
 	WRITE_ONCE(lf->object->node, lf->node);
-	WRITE_ONCE(lf->object->size, state->size);
+	lf->told_size = state->size;
+	if (lf->end <= state->size)
+		lf->end = 0;
+	WRITE_ONCE(lf->object->size, MAX(state->size, lf->end));
 }
 
 void live_changed_locked(struct live_file *lf, const struct file_state *state)
@@ -130,7 +133,7 @@ void live_changed_locked(struct live_file *lf, const struct file_state *state)
 	struct object *obj = lf->object;
 
 	assert_mutex_held(&lf->change);
-	told_locked(lf, state);
+	live_told_locked(lf, state);
 	/* Another processor's change came before: lines of before that go at the next open. */
 	obj->version = obj->version == state->before ? state->version : 0;
 	lf->unsynced = true;
@@ -213,7 +216,7 @@ static int refresh_locked(struct live_file *lf, struct file_state *state) __must
 	while (err && live_again_locked(lf, err, &tries));
 	if (err)
 		return err;
-	told_locked(lf, state);
+	live_told_locked(lf, state);
 	if (lf->object->version == state->version)
 		return 0;
 	lf->object->version = state->version;
@@ -238,9 +241,10 @@ int live_attr(struct file_attr *attr)
 {
 	struct file_state state;
 	uint32_t node = 0;
-	int err;
+	int err = live_flush_behind(&attr->file);
 
-	err = file_node_open(&attr->file, &node, &state);
+	if (!err)
+		err = file_node_open(&attr->file, &node, &state);
 	if (err)
 		return err;
 	attr_add(attr, &state);
@@ -507,7 +511,7 @@ static ssize_t write_some_locked(struct live_file *lf, struct uio *uio, uint64_t
 			 buf, what);
 	if (!n)
 		return -EFAULT;
-	what->inside = false;
+	what->inside = what->last = false;
 	what->privileged = live_is_privileged();
 	what->now = live_time_locked(lf);
 	if (*at > READ_ONCE(lf->object->size))
@@ -521,12 +525,17 @@ static ssize_t write_some_locked(struct live_file *lf, struct uio *uio, uint64_t
 static ssize_t write_all_locked(struct live_file *lf, struct uio *uio, uint64_t *at, bool append)
 	__must_hold(&lf->change)
 {
-	struct file_pieces *what = kmalloc(sizeof(*what));
-	struct file_buf *buf = what ? file_buf_get() : NULL;
+	struct file_pieces *what;
+	struct file_buf *buf;
 	ssize_t done = 0, n = 1;
 	bool full = false;
+	int err = lf->behind ? live_flush_locked(lf, 0, UINT64_MAX) : 0;
 
 	assert_mutex_held(&lf->change);
+	if (err)
+		return err;
+	what = kmalloc(sizeof(*what));
+	buf = what ? file_buf_get() : NULL;
 	if (!buf) {
 		kfree(what);
 		return what ? -EINTR : -ENOMEM;
@@ -555,9 +564,26 @@ int live_sync_locked(struct live_file *lf, bool datasync)
 	while (err && live_again_locked(lf, err, &tries));
 	if (err)
 		return err;
-	told_locked(lf, &state);
+	live_told_locked(lf, &state);
 	lf->unsynced = false;
+	live_count_again_locked(lf);
 	return 0;
+}
+
+/* Bytes of @uio to *@at, or to the end: kept here if that is wise, else sent. */
+static ssize_t write_locked(struct live_file *lf, struct uio *uio, uint64_t *at, uint32_t flags)
+	__must_hold(&lf->change)
+{
+	ssize_t done, n = 0;
+
+	assert_mutex_held(&lf->change);
+	done = live_behind_locked(lf, uio, at, flags);
+	if (uio->left)
+		n = write_all_locked(lf, uio, at, flags & O_APPEND);
+	done = n < 0 && !done ? n : done + MAX(n, (ssize_t)0);
+	if (done > 0)
+		live_wrote_locked(lf, *at - (uint64_t)done, *at);
+	return done;
 }
 
 static ssize_t live_write(struct file *f, struct uio *uio, uint64_t *pos)
@@ -576,7 +602,7 @@ static ssize_t live_write(struct file *f, struct uio *uio, uint64_t *pos)
 	err = mutex_lock_killable(&h->lf->change);
 	if (err)
 		return err;
-	done = write_all_locked(h->lf, uio, &at, flags & O_APPEND);
+	done = write_locked(h->lf, uio, &at, flags);
 	if (done > 0 && (flags & (O_DSYNC | O_SYNC)))
 		err = live_sync_locked(h->lf, (flags & O_SYNC) != O_SYNC);
 	mutex_unlock(&h->lf->change);
@@ -617,9 +643,11 @@ static int change_locked(struct live_file *lf, enum file_op op, uint64_t off, ui
 					  .now = live_time_locked(lf),
 					  .privileged = live_is_privileged() };
 	struct file_state state;
-	int err, tries = 0;
+	int err = lf->behind ? live_flush_locked(lf, 0, UINT64_MAX) : 0, tries = 0;
 
 	assert_mutex_held(&lf->change);
+	if (err)
+		return err;
 	if (off + len > READ_ONCE(lf->object->size))
 		clean_tail_locked(lf);
 	do
@@ -770,7 +798,7 @@ static int64_t seek_hole(struct live_file *lf, uint64_t off, enum file_op op)
 			err = file_node_change(&lf->file, &lf->node, &what, &state);
 		while (err && live_again_locked(lf, err, &tries));
 		if (!err)
-			told_locked(lf, &state);
+			live_told_locked(lf, &state);
 	}
 	mutex_unlock(&lf->change);
 	return err ? err : (int64_t)state.pos;
@@ -847,9 +875,11 @@ static const struct file_ops live_ops = {
 static int open_locked(struct file *f, struct live_handle *h) __must_hold(&h->lf->change)
 {
 	struct file_state state = { .mtime = f->attr.mtime };
-	int err = 0;
+	int err = h->lf->behind ? live_flush_locked(h->lf, 0, UINT64_MAX) : 0;
 
 	assert_mutex_held(&h->lf->change);
+	if (err)
+		return err;
 	/*
 	 * Of a new file no line can be old: the caching node hears of it when it is written. But
 	 * another thread may have found it, and have written and closed it by now.

@@ -1,33 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files that change: what programs store into shared mappings.
+ * Files that change: what programs store into shared mappings, and what comes later of write(2)s.
  *
  * Flow:	lines that are mapped for writing are marked (excache/file_dirty.h). A flush takes
  *		them, up to FILE_BUF_PAGES at a time: copied, write-protected and sent to the memory
  *		node that caches the file, whole, since nobody knows which bytes were stored. The
- *		node leaves out what lies behind the end. fsync(), msync(), close() and munmap()
- *		flush; so does a thread, lines that are dirty for some seconds, or when half of
- *		those are dirty that may be.
+ *		node leaves out what lies behind the end, unless write(2) has made the file longer
+ *		(live_behind.c). fsync(), msync(), close() and munmap() flush; so does a thread of
+ *		each storage node, lines that are dirty for some seconds, or when half of those are
+ *		dirty that may be.
  * Context:	threads. A flush sleeps for a buffer and for the node, killably.
  * Locking:	live_file.change over a flush: it is in one order with writes and truncations.
- *		all_lock (RANK_FILE) over a flush of all files, so that one does not leave a file
- *		to another that has not finished.
+ *		live_mount.all (RANK_FILE) over a flush of all files of a storage node, so that one
+ *		does not leave a file to another that has not finished.
  * Failure:	what the node refuses for good is lost and counted, and its lines go. After another
  *		error the lines are dirty as before, and the thread tries again.
- * Limits:	one thread writes behind for all files: while one storage node is silent, others'
- *		files wait with it, but for fsync() and its kin. Of a page that two processors have
- *		mapped and store into, the last write-back wins.
+ * Limits:	of a page that two processors have mapped and store into, the last write-back wins.
  */
 #include "live_private.h"
 
 #include <kernel/counter.h>
+#include <kernel/mutex.h>
 #include <kernel/panic.h>
+#include <kernel/spinlock.h>
 #include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/errno.h>
+#include <lib/list.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/client/kept.h>
 #include <processor/excache/file_dirty.h>
 
 COUNTER(file_maps_flushed, "file.mapped_pages", "pages stored into by mappings that were sent");
@@ -49,6 +52,22 @@ static bool is_transient(int err)
 
 static int send_pages_locked(struct live_file *lf, struct file_pieces *what, struct file_buf *buf)
 	__must_hold(&lf->change);
+
+/* The pages make the file longer, up to lf->end; what programs stored behind that is no part. */
+static void grow_locked(struct live_file *lf, struct file_pieces *what) __must_hold(&lf->change)
+{
+	struct file_piece *last;
+
+	assert_mutex_held(&lf->change);
+	while (what->nr && what->pieces[what->nr - 1].pgoff << PAGE_SHIFT >= lf->end)
+		file_dirty_done(lf->object, what->pieces[--what->nr].pgoff, false);
+	if (!what->nr)
+		return;
+	last = &what->pieces[what->nr - 1];
+	last->bytes = (uint16_t)MIN(lf->end - (last->pgoff << PAGE_SHIFT), (uint64_t)PAGE_SIZE);
+	what->size = (last->pgoff << PAGE_SHIFT) + last->bytes;
+	what->inside = false;
+}
 
 /* The disk has no room for all pages: those that it has room for are not lost. */
 static int send_each_locked(struct live_file *lf, const struct file_pieces *what,
@@ -83,7 +102,11 @@ static int send_pages_locked(struct live_file *lf, struct file_pieces *what, str
 	what->inside = true;
 	what->privileged = false;
 	what->size = 0;
-	what->now = live_time_locked(lf);
+	what->now = lf->behind ? lf->written : live_time_locked(lf);
+	if (lf->end)
+		grow_locked(lf, what);
+	if (!what->nr)
+		return 0;
 	do
 		err = file_node_write(&lf->file, &lf->node, what, buf, &state);
 	while (err && live_again_locked(lf, err, &tries));
@@ -105,19 +128,26 @@ static int send_pages_locked(struct live_file *lf, struct file_pieces *what, str
 	return 0;
 }
 
+struct flush {
+	uint64_t first, end; /* pages */
+	uint64_t stamp;      /* marked before */
+	bool last;           /* no room ahead is needed afterwards */
+};
+
 /* The next pages; 1, 0: there is none, or an error. */
-static int flush_some_locked(struct live_file *lf, uint64_t first, uint64_t end, uint64_t stamp,
-			     struct file_pieces *what, struct file_buf *buf)
-	__must_hold(&lf->change)
+static int flush_some_locked(struct live_file *lf, const struct flush *f, struct file_pieces *what,
+			     struct file_buf *buf) __must_hold(&lf->change)
 {
-	uint64_t pgoffs[FILE_BUF_PAGES];
-	const size_t nr = file_dirty_list(lf->object, first, end, stamp, pgoffs, FILE_BUF_PAGES);
+	uint64_t pgoffs[FILE_BUF_PAGES + 1]; /* one more, to know whether there is one */
+	const size_t nr = file_dirty_list(lf->object, f->first, f->end, f->stamp, lf->behind,
+					  pgoffs, FILE_BUF_PAGES + 1);
 	uint8_t *data = file_buf_data(buf);
 	int err = 0;
 
 	assert_mutex_held(&lf->change);
 	what->nr = 0;
-	for (size_t i = 0; i < nr && err != -EINTR; i++) {
+	what->last = f->last && nr <= FILE_BUF_PAGES;
+	for (size_t i = 0; i < MIN(nr, (size_t)FILE_BUF_PAGES) && err != -EINTR; i++) {
 		err = file_dirty_take(lf->object, pgoffs[i], data + what->nr * PAGE_SIZE);
 		if (!err)
 			what->pieces[what->nr++] =
@@ -132,16 +162,13 @@ static int flush_some_locked(struct live_file *lf, uint64_t first, uint64_t end,
 	return err ? err : nr != 0;
 }
 
-int live_flush_locked(struct live_file *lf, uint64_t first, uint64_t end)
+static int flush_locked(struct live_file *lf, const struct flush *f) __must_hold(&lf->change)
 {
-	const uint64_t stamp = file_dirty_stamp(lf->object);
 	struct file_pieces *what;
 	struct file_buf *buf;
 	int more;
 
 	assert_mutex_held(&lf->change);
-	if (!file_dirty_any(lf->object))
-		return 0;
 	what = kmalloc(sizeof(*what));
 	if (!what)
 		return -ENOMEM;
@@ -151,11 +178,43 @@ int live_flush_locked(struct live_file *lf, uint64_t first, uint64_t end)
 		return -EINTR;
 	}
 	do
-		more = flush_some_locked(lf, first, end, stamp, what, buf);
+		more = flush_some_locked(lf, f, what, buf);
 	while (more > 0);
 	file_buf_put(buf);
 	kfree(what);
 	return more;
+}
+
+int live_flush_locked(struct live_file *lf, uint64_t first, uint64_t end)
+{
+	const struct flush f = { .first = lf->behind ? 0 : first,
+				 .end = lf->behind ? UINT64_MAX : end,
+				 .stamp = file_dirty_stamp(lf->object),
+				 .last = lf->behind };
+	int err = 0;
+
+	assert_mutex_held(&lf->change);
+	/* Stores into mappings have to ask again, too: that room is not told apart here. */
+	if (f.last) {
+		file_dirty_forget_room(lf->object);
+		live_count_again_locked(lf);
+	}
+	if (file_dirty_any(lf->object))
+		err = flush_locked(lf, &f);
+	if (!err && f.last)
+		live_behind_done_locked(lf);
+	return err;
+}
+
+int live_flush_ahead_locked(struct live_file *lf)
+{
+	const struct flush f = { .end = UINT64_MAX, .stamp = file_dirty_stamp(lf->object) };
+	const int err = flush_locked(lf, &f);
+
+	assert_mutex_held(&lf->change);
+	if (!err)
+		live_behind_done_locked(lf);
+	return err;
 }
 
 int live_write_back(struct object *obj, uint64_t first, uint64_t end, bool sync)
@@ -211,11 +270,14 @@ static int size_at_node(struct object *obj, uint64_t *size)
 /* No lock either. The store is the faulting thread's: its user may have root's blocks. */
 static int room_at_node(struct object *obj, uint64_t pgoff, uint64_t nr, uint64_t *end)
 {
+	const struct live_file *lf = __atomic_load_n(&obj->owner, __ATOMIC_ACQUIRE);
 	const struct file_change what = { .op = FILE_ROOM,
 					  .off = pgoff << PAGE_SHIFT,
 					  .len = nr << PAGE_SHIFT,
 					  .now = live_now(),
-					  .privileged = live_is_privileged() };
+					  .privileged = live_is_privileged(),
+					  /* The node may not know yet how long the file is. */
+					  .ahead = lf && READ_ONCE(lf->behind) };
 	uint32_t node = READ_ONCE(obj->node);
 	struct file_state state;
 	int err = file_node_change(&obj->file, &node, &what, &state);
@@ -239,54 +301,131 @@ static bool write_behind(struct object *obj)
 	return !err;
 }
 
+/* Of the files of one storage node; these stay. */
+struct live_mount {
+	struct list_head link; /* mounts.lock */
+	uint32_t node;         /* const */
+	bool may_be_behind;    /* const */
+	struct mutex all;      /* RANK_FILE */
+};
+
+static struct {
+	struct spinlock lock; /* RANK_SPIN_FS */
+	struct list_head list __guarded_by(&lock);
+} mounts = { .lock = SPINLOCK_INIT("live.mounts", RANK_SPIN_FS),
+	     .list = { &mounts.list, &mounts.list } };
+
+/* That of @node, or NULL; @node 0: the one behind @after, or the first. */
+static struct live_mount *find_mount(uint32_t node, const struct live_mount *after)
+{
+	struct live_mount *m, *found = NULL;
+	bool begun = !after;
+
+	spin_lock(&mounts.lock);
+	list_for_each_entry(m, &mounts.list, link) {
+		if (begun && (!node || m->node == node)) {
+			found = m;
+			break;
+		}
+		begun |= m == after;
+	}
+	spin_unlock(&mounts.lock);
+	return found;
+}
+
+bool live_may_be_behind(uint32_t node)
+{
+	const struct live_mount *m = find_mount(node, NULL);
+
+	return m && m->may_be_behind;
+}
+
 static void write_behind_thread(void *arg)
 {
+	const struct live_mount *m = arg;
 	struct object *obj;
 
-	(void)arg;
 	for (;;) {
-		file_dirty_wait_due(time_now_ns() + NSEC_PER_SEC);
-		while ((obj = file_dirty_next_due())) {
+		file_dirty_wait_due(m->node, time_now_ns() + NSEC_PER_SEC);
+		while ((obj = file_dirty_next_due(m->node))) {
 			if (!write_behind(obj))
 				thread_sleep_ns(RETRY_NS); /* its node does not take it now */
 		}
 	}
 }
 
-static struct mutex all_lock = MUTEX_INIT(all_lock, "live.all", RANK_FILE);
-
-int live_flush_all(void)
+static int flush_mount(struct live_mount *m)
 {
 	struct object *obj;
 	uint64_t round;
-	int err = mutex_lock_killable(&all_lock), first = 0;
+	int err = mutex_lock_killable(&m->all), first = 0;
 
 	if (err)
 		return err;
 	round = file_dirty_round();
-	while (err != -EINTR && (obj = file_dirty_next_of(round))) {
+	while (err != -EINTR && (obj = file_dirty_next_of(round, m->node))) {
 		err = live_write_back(obj, 0, UINT64_MAX, false);
 		object_put(obj);
 		if (!first)
 			first = err;
 	}
-	mutex_unlock(&all_lock);
+	mutex_unlock(&m->all);
 	return first;
 }
 
-int live_maps_init(void)
+int live_flush_node(uint32_t node)
+{
+	struct live_mount *m = find_mount(node, NULL);
+
+	return m ? flush_mount(m) : 0;
+}
+
+int live_flush_all(void)
+{
+	struct live_mount *m = NULL;
+	int err = 0, first = 0;
+
+	while (err != -EINTR && (m = find_mount(0, m))) {
+		err = flush_mount(m);
+		if (!first)
+			first = err;
+	}
+	return first;
+}
+
+static int start_mount(struct live_mount *m)
+{
+	struct thread *t = thread_create("file-write-behind", write_behind_thread, m);
+
+	if (IS_ERR(t))
+		return (int)PTR_ERR(t);
+	thread_detach(t);
+	spin_lock(&mounts.lock);
+	list_add_tail(&m->link, &mounts.list);
+	spin_unlock(&mounts.lock);
+	return 0;
+}
+
+int live_maps_init(uint32_t node, uint64_t block)
 {
 	static const struct file_dirty_ops ops = { .size = size_at_node,
 						   .room = room_at_node,
 						   .flush = live_write_back };
-	struct thread *t;
+	struct live_mount *m;
+	int err;
 
-	if (file_dirty_is_used())
+	if (find_mount(node, NULL))
 		return 0;
-	t = thread_create("file-write-behind", write_behind_thread, NULL);
-	if (IS_ERR(t))
-		return (int)PTR_ERR(t);
-	thread_detach(t);
+	m = kzalloc(sizeof(*m));
+	if (!m)
+		return -ENOMEM;
+	m->node = node;
+	m->may_be_behind = block == PAGE_SIZE;
+	mutex_init(&m->all, "live.all", RANK_FILE);
 	file_dirty_set_ops(&ops);
-	return 0;
+	kept_set_flush(live_flush_node);
+	err = start_mount(m);
+	if (err)
+		kfree(m);
+	return err;
 }

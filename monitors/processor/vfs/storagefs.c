@@ -948,7 +948,7 @@ static int storagefs_sync(const struct fs_type *type)
 
 	if (type->read_only || !fs->root.node)
 		return 0;
-	err = live_flush_all();
+	err = live_flush_node(fs->root.node);
 	if (err == -EINTR)
 		return err;
 	e = file_nodes_flush(&fs->root);
@@ -1007,7 +1007,7 @@ static int storagefs_root(const struct fs_type *type, struct inode **out)
 	fs->type.read_only = st.flags & ST_RDONLY;
 	err = fs->type.read_only ? 0 : file_bufs_init();
 	if (!err && !fs->type.read_only)
-		err = live_maps_init();
+		err = live_maps_init(attr.file.node, st.bsize);
 	if (err)
 		return err;
 	err = kept_add(attr.file.node);

@@ -295,6 +295,9 @@ int storagefs_rename(const struct rename_args *args)
 	struct fs_cred cred;
 	int err = IS_ERR(from) ? (int)PTR_ERR(from) : IS_ERR(to) ? (int)PTR_ERR(to) : 0;
 
+	/* The new contents are not to come later than the name under which old ones are gone. */
+	if (!err && target)
+		err = live_flush(&how.source);
 	process_cred(&cred);
 	if (leaves)
 		how.unused = storagefs_leave_begin(target);
