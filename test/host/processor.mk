@@ -5,7 +5,7 @@ processor-folders := monitors/processor/excache monitors/proto
 processor-objs    := monitors/processor/account/account.o \
 	monitors/processor/client/nodes.o \
 	monitors/processor/mm/anon.o monitors/processor/mm/aspace.o \
-	monitors/processor/mm/attach.o \
+	monitors/processor/mm/attach.o monitors/processor/mm/expand_calls.o \
 	monitors/processor/mm/fault.o monitors/processor/mm/file_map_calls.o \
 	monitors/processor/mm/fork.o \
 	monitors/processor/mm/grow.o monitors/processor/mm/guard.o \

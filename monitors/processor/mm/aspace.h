@@ -129,6 +129,15 @@ struct aspace {
 	vaddr_t brk_start;
 	vaddr_t brk;
 	vaddr_t stack_top, stack_bottom;
+	/*
+	 * From here on the stack is used; a first touch below it looks at the limits first. Falls
+	 * under map_lock; read without it.
+	 */
+	vaddr_t stack_low;
+	struct map_sizes { /* map_lock: expand_calls.c */
+		bool known;
+		uint64_t total, data; /* pages */
+	} sizes;
 	vaddr_t code_start, code_end, data_start, data_end;
 	vaddr_t arg_start, arg_end, env_start, env_end;
 	vaddr_t auxv_start, auxv_end;
@@ -289,10 +298,17 @@ long aspace_map_locked(struct aspace *as, struct map_request *req); /* map_lock 
 /* munmap(); page aligned, and not empty. map_lock is held. -EPERM: some of it is sealed. */
 int aspace_unmap(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 
+/* Is @addr in the part of the stack that exec made, and that was never used? */
+static inline bool aspace_below_stack(const struct aspace *as, vaddr_t addr)
+{
+	return addr >= as->stack_bottom && addr < READ_ONCE(as->stack_low);
+}
+
 /* --- grow.c -------------------------------------------------------------------------------- */
 
 /*
- * @addr is not mapped: is it the next page of a stack of at most @limit bytes? 0: it is mapped now.
+ * @addr is not mapped, or aspace_below_stack(): is it the next page of a stack of at most @limit
+ * bytes? 0: it is mapped now.
  * -EFAULT: it is not, or the stack may not grow that far; -EINTR: the thread is to be killed;
  * others: as of mmap().
  */

@@ -42,6 +42,7 @@ static void copy_layout(const struct aspace *from, struct aspace *to)
 	to->brk = from->brk;
 	to->stack_top = from->stack_top;
 	to->stack_bottom = from->stack_bottom;
+	to->stack_low = from->stack_low;
 	to->code_start = from->code_start;
 	to->code_end = from->code_end;
 	to->data_start = from->data_start;

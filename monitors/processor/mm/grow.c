@@ -3,7 +3,9 @@
  * Stacks that grow: what exec makes and MAP_GROWSDOWN.
  *
  * Flow:	a fault at an address that is not mapped, below a mapping that grows down: map what
- *		lies between, with the rights of that mapping; the fault begins again. As on Linux
+ *		lies between, with the rights of that mapping; the fault begins again. Of the stack
+ *		that exec made all that its limit allowed then is mapped: there a first touch only
+ *		looks at the limits of now. As on Linux
  *		the stack ends GUARD bytes above an accessible mapping that does not grow itself,
  *		and at RLIMIT_STACK.
  * Locking:	aspace.map_lock across the look at the neighbours and the call to the home.
@@ -13,6 +15,7 @@
 #include <lib/errno.h>
 
 #include "aspace.h"
+#include "expand.h"
 #include "guard.h"
 #include "remote.h"
 #include "seal.h"
@@ -94,6 +97,7 @@ static long grow_locked(struct aspace *as, vaddr_t start, uint64_t limit) __must
 
 int aspace_grow(struct aspace *as, vaddr_t addr, uint64_t limit)
 {
+	const vaddr_t start = addr & ~(vaddr_t)(PAGE_SIZE - 1);
 	long ret;
 
 	if (addr >= SPACE_TOP)
@@ -101,7 +105,9 @@ int aspace_grow(struct aspace *as, vaddr_t addr, uint64_t limit)
 	ret = mutex_lock_killable(&as->map_lock);
 	if (ret)
 		return (int)ret;
-	ret = grow_locked(as, addr & ~(vaddr_t)(PAGE_SIZE - 1), limit);
+	ret = aspace_below_stack(as, addr) ? expand_stack(as, start, limit) : -EFAULT;
+	if (ret == -EFAULT)
+		ret = grow_locked(as, start, limit);
 	mutex_unlock(&as->map_lock);
 	/* No room, no right or no memory for it: as Linux, the address stays what it was. */
 	if (ret == -ENOMEM || ret == -EPERM || ret == -EEXIST)

@@ -26,6 +26,7 @@
 #include "aspace.h"
 #include "attach.h"
 #include "commit.h"
+#include "expand.h"
 #include "file_maps.h"
 #include "guard.h"
 #include "kmem.h"
@@ -380,6 +381,8 @@ static int map_anywhere(struct aspace *as, struct map_request *req, vaddr_t *out
 	if (!err)
 		err = kmem_may_map(as);
 	if (!err)
+		err = req->counted ? 0 : expand_check_map(as, req);
+	if (!err)
 		err = check_lock(as, req);
 	if (!err)
 		err = layout_prepare(as, req->attached, req->locks);
@@ -617,6 +620,8 @@ static int protect_locked(struct aspace *as, vaddr_t start, uint64_t len, uint32
 	assert_mutex_held(&as->map_lock);
 	if (!err)
 		err = kmem_may_map(as);
+	if (!err)
+		err = expand_check_protect(as, start, start + len, rights);
 	while (!err && len) {
 		const uint64_t part = lease_uniform(as, start, len);
 
@@ -695,6 +700,8 @@ long sys_brk(const struct syscall_args *args)
 	old_end = page_up(as->brk);
 	if (want < as->brk_start || want > SPACE_TOP) {
 		/* refused: the answer is the break that holds */
+	} else if (expand_check_brk(as, want)) {
+		/* the same */
 	} else if (new_end == old_end) {
 		as->brk = want;
 	} else if (new_end < old_end && seal_check(as, new_end, old_end - new_end)) {

@@ -18,6 +18,7 @@
 #include "anon.h"
 #include "aspace.h"
 #include "attach.h"
+#include "expand.h"
 #include "guard.h"
 #include "kmem.h"
 #include "lease.h"
@@ -208,6 +209,7 @@ static long remap_file(struct aspace *as, const struct move_request *req, const 
 		.pgoff = v->pgoff + ((old_end - v->start) >> PAGE_SHIFT),
 		.prot = v->prot,
 		.flags = MAPPING_FIXED_NOREPLACE,
+		.counted = true, /* it grows by what was looked at, or moves */
 	};
 	long ret = -EEXIST;
 
@@ -268,6 +270,20 @@ static long duplicate(struct aspace *as, const struct move_request *req, uint32_
 	return ret;
 }
 
+/* May the mapping at the old address be that much larger? */
+static int check_growth(struct aspace *as, const struct move_request *req)
+{
+	struct layout_seq seq;
+	struct vma v;
+	bool data;
+
+	if (aspace_find_vma(as, req->old_addr, &v, &seq))
+		return 0; /* the home says what is wrong */
+	data = expand_is_data(v.prot, v.flags & VMA_SHARED, v.flags & VMA_GROWS);
+	vma_release(&v);
+	return expand_check(as, (req->new_len - req->old_len) >> PAGE_SHIFT, data);
+}
+
 static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flags)
 {
 	uint64_t locks;
@@ -286,6 +302,11 @@ static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flag
 		}
 		if (req->new_len == req->old_len)
 			return (long)req->old_addr;
+	}
+	if (req->new_len > req->old_len) {
+		err = check_growth(as, req);
+		if (err)
+			return err;
 	}
 	locks = locked_new(as, req->old_addr, req->old_len, req->new_len);
 	if (locks && locked_check(as, locks))

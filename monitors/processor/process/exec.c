@@ -30,6 +30,7 @@
 
 #define STACK_MAX_ADDR_SPACE (1ull << 30)   /* an unlimited stack gets this much address space */
 #define STACK_MIN            (256ull << 10) /* whatever RLIMIT_STACK says: arguments have to fit */
+#define STACK_SPARE          (128ull << 10) /* below the arguments, from the start */
 #define ARG_MAX_BYTES        (6ull << 20)   /* as Linux: three quarters of 8 MiB */
 #define ARG_MIN_BYTES        (128ull << 10)
 
@@ -232,6 +233,16 @@ static int build_stack(struct aspace *as, const struct exec_args *args,
 	return s.err;
 }
 
+/* How much of the stack a program has from the start, as on Linux. */
+static vaddr_t first_stack(const struct aspace *as, vaddr_t sp, uint64_t limit)
+{
+	const uint64_t most = MIN(limit, as->stack_top - as->stack_bottom);
+	const uint64_t used = as->stack_top - (sp & ~(vaddr_t)(PAGE_SIZE - 1));
+
+	return as->stack_top -
+	       (MAX(MIN(used + STACK_SPARE, most), used) & ~(uint64_t)PAGE_MASK_LOW);
+}
+
 static void take_layout(struct aspace *as, const struct program_layout *layout)
 {
 	as->brk_start = layout->brk_start;
@@ -312,6 +323,7 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 		aspace_put(as);
 		return err;
 	}
+	as->stack_low = first_stack(as, regs->rsp, stack_limit);
 	*out = as;
 	return 0;
 }

@@ -24,6 +24,7 @@
 #include <processor/account/account.h>
 #include <processor/excache/object.h>
 #include <processor/mm/aspace.h>
+#include <processor/mm/expand.h>
 #include <processor/mm/kmem.h>
 #include <processor/mm/remote.h>
 #include <processor/syscall/syscall.h>
@@ -611,6 +612,8 @@ static int exec_now(struct exec_image *img, struct pt_regs *regs)
 	const uint32_t tid = t->tid;
 	int err = exec_image_load(img, t->fs);
 
+	if (!err)
+		err = expand_check_program(img->as);
 	if (err)
 		return err;
 	if (files_shared(t->files)) {

@@ -116,7 +116,9 @@ static int page_fault(const struct user_fault *fault)
 {
 	struct task *t = task_current();
 	struct aspace *as = t->process->as;
-	int err = aspace_fault(as, fault->addr, access_of(fault->flags));
+	int err = unlikely(aspace_below_stack(as, fault->addr))
+			  ? -EFAULT
+			  : aspace_fault(as, fault->addr, access_of(fault->flags));
 
 	if (unlikely(err == -EFAULT) && !aspace_grow(as, fault->addr, process_rlimit(RLIMIT_STACK)))
 		err = aspace_fault(as, fault->addr, access_of(fault->flags));
