@@ -4,6 +4,7 @@ prog-y            += processor
 processor-folders := monitors/processor/excache monitors/proto
 processor-objs    := monitors/processor/account/account.o \
 	monitors/processor/client/nodes.o \
+	monitors/processor/mm/advice.o \
 	monitors/processor/mm/anon.o monitors/processor/mm/aspace.o \
 	monitors/processor/mm/attach.o monitors/processor/mm/expand_calls.o \
 	monitors/processor/mm/fault.o monitors/processor/mm/file_map_calls.o \

@@ -146,6 +146,8 @@ void aspace_put(struct aspace *as)
 	attach_end(as);
 	ranges_end(&as->seals);
 	ranges_end(&as->guards);
+	ranges_end(&as->dont_fork);
+	ranges_end(&as->wipe_on_fork);
 	ranges_end(&as->locked.ranges);
 	if (as->guest)
 		as->guest->space_ends(as->guest);

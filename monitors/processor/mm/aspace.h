@@ -122,6 +122,8 @@ struct aspace {
 	struct ranges seals;                  /* map_lock: seal.h */
 	struct ranges guards;                 /* guard.h */
 	struct locked_ranges locked;          /* map_lock: locked.h */
+	struct ranges dont_fork;              /* map_lock: advice.h */
+	struct ranges wipe_on_fork;           /* the same */
 	int failed; /* atomic: negative errno once a page was lost, or may be: no more come */
 	uint32_t lost_node; /* const once failed: where the page was, 0 = not known */
 

@@ -5,7 +5,7 @@
  * Flow:	block faults of the whole parent and wait for those under way -> collapse what only
  *		the parent sees -> ask the home to fork; while the home works: copy the vma list,
  *		write-protect and shoot down -> the answer -> parent and child get new tops in
- *		front of the old one -> unblock.
+ *		front of the old one -> unblock. The child loses what it is not to have.
  * Locking:	the parent's map_lock across all of it; no other thread knows the child yet.
  * Failure:	of the home: nothing has changed but rights in the page table, which faults restore.
  *		If it does not say, even when asked again, whether it has frozen the parent, the
@@ -21,6 +21,7 @@
 #include <lib/err.h>
 #include <processor/excache/home.h>
 
+#include "advice.h"
 #include "anon.h"
 #include "aspace.h"
 #include "attach.h"
@@ -84,6 +85,8 @@ static struct aspace *make_child(struct aspace *parent, struct object *top)
 		err = ranges_copy(&parent->seals, &child->seals, child->kmem);
 	if (!err)
 		err = ranges_copy(&parent->guards, &child->guards, child->kmem);
+	if (!err)
+		err = advice_copy(parent, child);
 	if (err) {
 		aspace_put(child);
 		return ERR_PTR(err);
@@ -158,6 +161,12 @@ int aspace_fork(struct aspace *parent, struct aspace **child)
 		err = fork_blocked(parent, child);
 	aspace_unblock(parent, &all);
 	mutex_unlock(&parent->map_lock);
+	if (!err)
+		err = advice_fork(*child);
+	if (err && *child) {
+		aspace_put(*child);
+		*child = NULL;
+	}
 	counter_inc(err ? &fork_failed : &fork_count);
 	return err;
 }

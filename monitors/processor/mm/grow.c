@@ -14,6 +14,7 @@
  */
 #include <lib/errno.h>
 
+#include "advice.h"
 #include "aspace.h"
 #include "expand.h"
 #include "guard.h"
@@ -90,6 +91,8 @@ static long grow_locked(struct aspace *as, vaddr_t start, uint64_t limit) __must
 	ret = sealed ? seal_prepare(as) : 0;
 	if (!ret)
 		ret = aspace_map_locked(as, &req);
+	if (ret > 0)
+		advice_extend(as, v.start, start, start + req.len);
 	if (ret > 0 && sealed)
 		seal_extend(as, start, start + req.len);
 	return ret;

@@ -21,6 +21,7 @@
 #include <mm/slab.h>
 #include <processor/excache/object.h>
 
+#include "advice.h"
 #include "guard.h"
 #include "lease.h"
 #include "range.h"
@@ -105,6 +106,7 @@ static int unmap(struct aspace *as, vaddr_t start, uint64_t len, bool remote)
 		const uint64_t nr = pages_forget(as, start, len);
 
 		guard_cut(as, start, start + len);
+		advice_cut(as, start, start + len);
 		locked_cut(as, start, start + len);
 		as->lease->stale += remote ? 0 : nr;
 		lease_unmap(as, start, start + len, !remote, &spares);
@@ -295,6 +297,7 @@ static int map_over(struct aspace *as, const struct map_request *req)
 	if (!err) {
 		as->lease->stale += pages_forget(as, req->addr, req->len);
 		guard_cut(as, req->addr, end);
+		advice_cut(as, req->addr, end);
 		locked_cut(as, req->addr, end);
 		lease_unmap(as, req->addr, end, true, &spares);
 		err = lease_map(as, req->addr, end, req);

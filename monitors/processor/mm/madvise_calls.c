@@ -13,6 +13,7 @@
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
+#include "advice.h"
 #include "aspace.h"
 #include "guard.h"
 #include "range.h"
@@ -41,6 +42,11 @@ static int discard(struct aspace *as, vaddr_t start, uint64_t len, bool guards)
 		guard_add(as, start, start + len);
 	range_end(as, &r);
 	return err;
+}
+
+int range_discard(struct aspace *as, vaddr_t start, uint64_t len)
+{
+	return discard(as, start, len, false);
 }
 
 /* The pages of the range go, and an access faults until the guards are removed. */
@@ -95,10 +101,25 @@ static bool takes_pages_away(int advice)
 	       advice == MADV_PAGEOUT || advice == MADV_GUARD_INSTALL;
 }
 
-/*
- * madvise(addr, len, advice): DONTFORK and WIPEONFORK would have to be kept by the homes, and
- * answer EINVAL; so there is nothing to take back by DOFORK and KEEPONFORK.
- */
+static bool is_of_fork(int advice)
+{
+	return advice == MADV_DONTFORK || advice == MADV_DOFORK || advice == MADV_WIPEONFORK ||
+	       advice == MADV_KEEPONFORK;
+}
+
+static int advise_fork(struct aspace *as, vaddr_t start, uint64_t len, int advice)
+{
+	int err = mutex_lock_killable(&as->map_lock);
+
+	if (err)
+		return err;
+	if (len)
+		err = advice_set(as, start, start + len, advice);
+	mutex_unlock(&as->map_lock);
+	return err;
+}
+
+/* madvise(addr, len, advice) */
 long sys_madvise(const struct syscall_args *args)
 {
 	struct aspace *as = aspace_current();
@@ -110,6 +131,8 @@ long sys_madvise(const struct syscall_args *args)
 
 	if (range_check(start, &len, -EINVAL))
 		return -EINVAL;
+	if (is_of_fork(advice))
+		return advise_fork(as, start, len, advice);
 	switch (advice) {
 	case MADV_POPULATE_READ:
 	case MADV_POPULATE_WRITE:
@@ -122,8 +145,7 @@ long sys_madvise(const struct syscall_args *args)
 		drop = true;
 		break;
 	case MADV_NORMAL ... MADV_WILLNEED:
-	case MADV_DOFORK ... MADV_DODUMP:
-	case MADV_KEEPONFORK:
+	case MADV_MERGEABLE ... MADV_DODUMP:
 	case MADV_COLD:
 	case MADV_PAGEOUT:
 	case MADV_GUARD_REMOVE:

@@ -22,6 +22,7 @@
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
 
+#include "advice.h"
 #include "anon.h"
 #include "aspace.h"
 #include "attach.h"
@@ -58,6 +59,8 @@ int layout_prepare(struct aspace *as, bool attaches, bool locks)
 
 	if (!err)
 		err = guard_prepare(as, false);
+	if (!err)
+		err = advice_prepare(as, false);
 	return err ? err : locked_prepare(as, locks);
 }
 
@@ -107,6 +110,7 @@ void range_replaced(struct aspace *as, vaddr_t start, uint64_t len)
 	(void)pages_forget(as, start, len);
 	attach_cut(as, start, start + len);
 	guard_cut(as, start, start + len);
+	advice_cut(as, start, start + len);
 	locked_cut(as, start, start + len);
 }
 

@@ -15,6 +15,7 @@
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
+#include "advice.h"
 #include "anon.h"
 #include "aspace.h"
 #include "attach.h"
@@ -31,6 +32,7 @@ static void moved(struct aspace *as, const struct move_request *req, vaddr_t add
 {
 	attach_move(as, req->old_addr, req->old_len, addr, req->new_len);
 	guard_move(as, req->old_addr, req->old_len, addr, req->new_len);
+	advice_move(as, req->old_addr, req->old_len, addr, req->new_len);
 	locked_move(as, req->old_addr, req->old_len, addr, req->new_len);
 }
 

@@ -39,6 +39,11 @@ uint64_t pages_forget(struct aspace *as, vaddr_t start, uint64_t len);
  * which contents are right cannot be told, so the program ends.
  */
 void range_failed(struct aspace *as, vaddr_t start, int err);
+/*
+ * The pages of [start, +len) go, the mapping stays: private anonymous ones read as zero afterwards,
+ * those of files as the file. -ENOMEM, -EINTR; others as of range_failed().
+ */
+int range_discard(struct aspace *as, vaddr_t start, uint64_t len) __must_check;
 /* All that belonged to the mapping at [start, +len) goes: another lies over it, or none. */
 void range_replaced(struct aspace *as, vaddr_t start, uint64_t len);
 /* The same, and the mapping. */
