@@ -48,7 +48,7 @@ def test_mappings_against_a_model(cluster, programs, kind):
 
 
 def test_calls_about_mappings(cluster, programs):
-    for name in ("forkmarks", "guards", "mapflags", "memfds", "memlimits", "seals"):
+    for name in ("fixed", "forkmarks", "guards", "mapflags", "memfds", "memlimits", "seals"):
         argv = [programs / "glibc-static" / name]
         got, want = cluster.run(argv), on_host(argv)
         assert got.out.decode() == want.out.decode()

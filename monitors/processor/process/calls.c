@@ -97,8 +97,9 @@ long sys_arch_prctl(const struct syscall_args *args)
 
 /*
  * personality(persona): kept and told, whatever it is; 0xffffffff only asks. UNAME26,
- * STICKY_TIMEOUTS and READ_IMPLIES_EXEC do what they say; the others mean nothing to a 64-bit
- * program of Linux either, but ADDR_NO_RANDOMIZE and MMAP_PAGE_ZERO.
+ * STICKY_TIMEOUTS, READ_IMPLIES_EXEC and, of programs that are executed from then on,
+ * ADDR_NO_RANDOMIZE do what they say; the others mean nothing to a 64-bit program of Linux either,
+ * but MMAP_PAGE_ZERO.
  */
 long sys_personality(const struct syscall_args *args)
 {

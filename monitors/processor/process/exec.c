@@ -307,11 +307,11 @@ int exec_load(const struct cred *cred, uint64_t stack_limit, const struct exec_a
 	if (prog->interp)
 		pc = (struct fs_cred){ 0 }; /* the caller has walked there with its own */
 	random_bytes(&random, sizeof(random));
-	as = load_space(prog, &pc, stack_size, random.seed | 1, &layout);
+	as = load_space(prog, &pc, stack_size, args->fixed ? 0 : random.seed | 1, &layout);
 	if (IS_ERR(as))
 		return PTR_ERR(as);
 	take_layout(as, &layout);
-	as->vdso = vdso_place(random.vdso);
+	as->vdso = vdso_place(args->fixed ? 0 : random.vdso);
 	memset(regs, 0, sizeof(*regs));
 	regs->rip = layout.entry;
 	regs->rflags = RFLAGS_IF;

@@ -11,6 +11,7 @@
  * Limits:	set-user-id bits and file capabilities are ignored, as with PR_SET_NO_NEW_PRIVS.
  */
 #include <abi/fcntl.h>
+#include <abi/prctl.h>
 #include <arch/fpu.h>
 #include <arch/trap.h>
 #include <arch/uaccess.h>
@@ -372,6 +373,7 @@ static int load_found(struct exec_image *img, const struct path *at, const struc
 		.envc = img->envp.nr,
 		.envp = img->envp.buf,
 		.envp_len = img->envp.len,
+		.fixed = img->fixed,
 	};
 
 	const struct exec_program prog = {
@@ -702,6 +704,7 @@ static long do_exec(int dfd, uint64_t upath, uint64_t uargv, uint64_t uenvp, uin
 	if (!err)
 		err = add_user_array(&img->envp, uenvp, &budget);
 	img->nofollow = flags & AT_SYMLINK_NOFOLLOW;
+	img->fixed = READ_ONCE(t->process->personality) & ADDR_NO_RANDOMIZE;
 	if (!err)
 		err = exec_now(img, regs);
 	exec_image_free(img);

@@ -131,6 +131,7 @@ struct exec_args {
 	size_t argv_len;  /* bytes */
 	const char *envp;
 	size_t envp_len;
+	bool fixed; /* addresses are not drawn: ADDR_NO_RANDOMIZE */
 };
 
 /* --- execve.c: a program with its arguments, on the way into a space -------------------------- */
@@ -146,6 +147,7 @@ struct exec_image {
 	const struct cred *cred;   /* what the new program gets */
 	uint64_t stack_limit;
 	bool nofollow;
+	bool fixed; /* exec_args.fixed */
 	char *path; /* as it was named; a script's interpreter when it is its turn */
 	/* How it was named to execveat(), by a descriptor: @rel below @from; or empty. */
 	struct path from;
