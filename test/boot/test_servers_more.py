@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: MIT
+"""
+More servers that people have, unmodified: rsync, screen, node, Go; nginx under ab from the
+host; servers and clients on two processors. Each is left out by name where the host does not have
+it.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+from boot import WORK, Running, image, wait_for
+from test_real_programs import (
+    BASH,
+    PYTHON_LEFT_OUT,
+    _running,
+    add_directory,
+    build_image,
+    compare,
+    python_libraries,
+    require,
+    resolve,
+    where,  # noqa: F401 (a fixture)
+)
+from test_servers import NGINX_SETUP, UNTIL, a_free_port, end, on_the_host
+
+pytestmark = pytest.mark.long
+
+PROGRAMS = ["rsync", "screen", "node", "nginx", "curl", "redis-server", "redis-cli",
+            "redis-benchmark", "python3", "chmod", "touch", "id", "kill", "timeout"]  # fmt: skip
+LIMIT_S = 300
+
+RSYNC = UNTIL + r"""
+mkdir -p src/a/b; for i in 1 2 3; do seq $((i * 3000)) > src/a/$i; done; ln -s a/1 src/l
+chmod 640 src/a/2; touch -d @1000000000 src/a/3; : > src/a/b/none; mkdir dst
+cat > conf <<END
+use chroot = no
+[m]
+path = $PWD/dst
+read only = no
+uid = 0
+gid = 0
+END
+rsync --daemon --no-detach --port=$port --address=127.0.0.1 --config=conf --log-file=log & p=$!
+at=rsync://127.0.0.1:$port
+until_up rsync $at
+rsync $at
+rsync -a src/ $at/m/; echo "status $?"
+(cd dst && find . -type f -printf '%p %s %m\n' | sort); stat -c %Y dst/a/3; readlink dst/l
+seq 5 >> src/a/2; rm src/a/1; touch -d @1100000000 src/a/3
+rsync -ai --delete src/ $at/m/ | sort; echo "status $?"
+rsync -a $at/m/ back/; diff -r --no-dereference src back; echo "same $?"
+rsync -a $at/none/ back/ 2> err; echo "status $?"; grep -c 'Unknown module' err
+kill $p; wait $p; echo "status $?"
+"""
+
+SCREEN = r"""
+export SCREENDIR=$PWD/s TERM=vt100 SHELL=/bin/bash; mkdir -m 700 s
+wait_for() { local i=0; until [ -s "$1" ]; do i=$((i + 1)); [ $i -lt 200 ] || exit 9; sleep 0.1
+    done; }
+screen -c /dev/null -dmS one bash --norc --noprofile -c 'tty > one; stty size >> one;
+    echo visible; read line; echo "$line" > two; read end' < /dev/null; echo "status $?"
+wait_for one; sed 's,/dev/pts/[0-9]*,a terminal,' one
+screen -ls | grep -c '\.one.*(Detached)'
+screen -S one -p 0 -X stuff 'to the window\n'; wait_for two; cat two
+screen -S one -p 0 -X hardcopy $PWD/copy; wait_for copy; grep -c '^visible' copy
+screen -S one -X quit; echo "status $?"
+i=0; while screen -ls > list; do i=$((i + 1)); [ $i -lt 100 ] || exit 9; sleep 0.1; done
+sed 's/ in .*//' list
+"""
+
+NODE = UNTIL + r"""
+cat > s.js <<'END'
+const http = require("http"), crypto = require("crypto");
+const server = http.createServer((req, res) => {
+    if (req.method == "POST") {
+        const hash = crypto.createHash("sha256");
+        req.on("data", (d) => hash.update(d));
+        req.on("end", () => res.end(hash.digest("hex") + "\n"));
+    } else if (req.url == "/many") {
+        for (let i = 0; i < 20000; i++) res.write(i + "\n");
+        res.end();
+    } else {
+        res.writeHead(req.url == "/" ? 200 : 404);
+        res.end(req.url + "\n");
+    }
+});
+server.listen(+process.argv[2], "127.0.0.1");
+process.on("SIGTERM", () => { server.close(() => console.log("closed")); });
+END
+node s.js $port & p=$!
+at=http://127.0.0.1:$port
+until_up curl -s $at/
+curl -s $at/ $at/x; curl -s $at/many | md5sum; seq 50000 > body
+curl -s --data-binary @body $at/; curl -s -o /dev/null -w '%{http_code}\n' $at/none
+for i in 1 2 3 4 5 6 7 8; do curl -s $at/many > got$i & c="$c $!"; done; wait $c; md5sum got*
+kill $p; wait $p; echo "status $?"
+"""
+
+GO_SOURCE = r"""
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync/atomic"
+)
+
+func main() {
+	var nr atomic.Int64
+	http.HandleFunc("/many", func(w http.ResponseWriter, r *http.Request) {
+		for i := 0; i < 20000; i++ {
+			fmt.Fprintln(w, i)
+		}
+	})
+	http.HandleFunc("/sum", func(w http.ResponseWriter, r *http.Request) {
+		hash := sha256.New()
+		io.Copy(hash, r.Body)
+		fmt.Fprintf(w, "%x\n", hash.Sum(nil))
+	})
+	http.HandleFunc("/count", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, nr.Add(1))
+	})
+	fmt.Fprintln(os.Stderr, http.ListenAndServe("127.0.0.1:"+os.Args[1], nil))
+}
+"""
+
+GO = UNTIL + r"""
+/usr/bin/go-server $port & p=$!
+at=http://127.0.0.1:$port
+until_up curl -s $at/none
+curl -s $at/many | md5sum; seq 50000 > body; curl -s --data-binary @body $at/sum
+curl -s -o /dev/null -w '%{http_code}\n' $at/none
+for i in 1 2 3 4 5 6 7 8; do curl -s $at/many > got$i & c="$c $!"; done; wait $c; md5sum got*
+for i in 1 2 3; do curl -s $at/count $at/count; done | tail -n 1
+kill $p; wait $p; echo "status $?"
+"""
+
+
+def go_server() -> str | None:
+    """Built by the host's Go from GO_SOURCE."""
+    go = shutil.which("go", path=f"{os.environ['PATH']}:/usr/local/go/bin:/usr/lib/go/bin")
+    if not go:
+        return None
+    at = WORK / "go"
+    at.mkdir(parents=True, exist_ok=True)
+    (at / "main.go").write_text(GO_SOURCE)
+    (at / "go.mod").write_text("module server\n\ngo 1.19\n")
+    out = at / "go-server"
+    env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local",
+           "GOCACHE": str(at / "cache"), "GOPATH": str(at / "path")}  # fmt: skip
+    subprocess.run([go, "build", "-o", str(out), "."], cwd=at, env=env, check=True, timeout=600)
+    return str(out)
+
+
+@pytest.fixture(scope="module")
+def disk_of_servers(texts):
+    tree = image.Tree()
+    for top in python_libraries():
+        add_directory(tree, top, PYTHON_LEFT_OUT)
+    for top in ("/lib/terminfo", "/etc/terminfo"):
+        if os.path.isdir(top):
+            add_directory(tree, top)
+    server = go_server()
+    if server:
+        tree.files["/usr/bin/go-server"] = server
+    return build_image("servers-more", tree, PROGRAMS, texts)
+
+
+@pytest.fixture(scope="module")
+def servers(disk_of_servers):
+    yield from _running(disk_of_servers, "servers-more")
+
+
+@pytest.mark.parametrize("script, needs", [
+    (RSYNC, ["rsync"]), (SCREEN, ["screen"]), (NODE, ["node", "curl"]),
+], ids=["rsync", "screen", "node"])  # fmt: skip
+def test_a_server(servers, texts, where, script, needs):  # noqa: F811
+    for program in needs:
+        require(program)
+    compare(servers, texts, [*BASH, script, "script", str(a_free_port())], where, LIMIT_S)
+
+
+def test_a_go_server(servers, texts, where):  # noqa: F811
+    require("curl")
+    server = WORK / "go" / "go-server"
+    if not server.exists():
+        pytest.skip("there is no go on this host")
+    # The same program at the same place on both.
+    script = f"cp {server} /tmp/go-server 2> /dev/null || cp /usr/bin/go-server /tmp/go-server\n"
+    compare(servers, texts, [*BASH, script + GO.replace("/usr/bin/", "/tmp/"), "script",
+                             str(a_free_port())], where, LIMIT_S)  # fmt: skip
+
+
+@pytest.fixture
+def published(disk_of_servers):
+    """The port of the host that leads to 7001."""
+    port = a_free_port()
+    running = Running(("--publish", f"{port}:7001"), disk_of_servers, "servers-pub").up()
+    try:
+        yield running, port
+    finally:
+        running.close()
+    assert not running.complaints()
+
+
+def test_nginx_under_ab(published):
+    for program in ("nginx", "ab", "curl"):
+        require(program)
+    running, port = published
+    script = f"set -- 7001; {NGINX_SETUP} exec nginx -p $PWD -e elog -c $PWD/conf"
+    server, _ = running.start([*BASH, script], cwd="/tmp", env=["PATH=/usr/bin:/bin:/usr/sbin"])
+    url = f"http://127.0.0.1:{port}/1"
+    size = sum(len(f"{n}\n") for n in range(1, 3001))
+    wait_for(lambda: len(on_the_host("curl", "-s", url)) == size)
+    for options in (["-n", "300", "-c", "10"], ["-n", "1000", "-c", "20", "-k"]):
+        got = on_the_host("ab", "-q", "-s", "120", *options, url)
+        lines = dict(line.split(":", 1) for line in got.splitlines() if ":" in line)
+        assert lines["Complete requests"].split() == [options[1]], got
+        assert lines["Failed requests"].split() == ["0"], got
+        assert lines["HTML transferred"].split()[0] == str(int(options[1]) * size), got
+    assert end(server) == 0
+
+
+# --- two processors
+
+# Each page is a counter of the database at $1, on another processor.
+WEB = r"""
+import http.server, socket, sys
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        address = "127.0.0.1", int(sys.argv[1])
+        with socket.create_connection(address) as db, db.makefile("rb") as f:
+            db.sendall(b"*2\r\n$4\r\nINCR\r\n$%d\r\n%s\r\n" % (len(self.path), self.path.encode()))
+            body = f.readline()[1:].strip() + b"\n"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *args):
+        pass
+
+http.server.ThreadingHTTPServer(("0.0.0.0", 7001), Page).serve_forever()
+"""
+
+
+@pytest.fixture(scope="module")
+def pair(disk_of_servers):
+    port = a_free_port()
+    args = ("--processors", "2", "--publish", f"{port}:7001")
+    running = Running(args, disk_of_servers, "servers-pair").up()
+    running.published = port
+    yield running
+    running.close()
+    assert not running.complaints()
+
+
+def redis(pair, port: int):
+    """A server on the second processor, once it answers on the first."""
+    server, _ = pair.start([resolve("redis-server"), "--port", str(port), "--save", "",
+                            "--appendonly", "no"], cwd="/tmp", node="p1")  # fmt: skip
+    ask = [resolve("redis-cli"), "-p", str(port), "ping"]
+    wait_for(lambda: pair.run(ask, cwd="/tmp").out == b"PONG\n")
+    return server
+
+
+def test_redis_between_two_processors(pair):
+    for program in ("redis-server", "redis-cli", "redis-benchmark"):
+        require(program)
+    server = redis(pair, 7101)
+    cli = [resolve("redis-cli"), "-p", "7101"]
+    big = "b" * 1_000_000
+    assert pair.run([*cli, "-x", "set", "a"], stdin=big.encode(), cwd="/tmp").out == b"OK\n"
+    assert pair.run([*cli, "get", "a"], cwd="/tmp").out.decode() == big + "\n"
+    got = pair.run([resolve("redis-benchmark"), "-p", "7101", "-n", "2000", "-c", "20", "-P", "4",
+                    "-t", "get,set,lpush,lrange_100", "--csv"], cwd="/tmp",
+                   limit=LIMIT_S).checked().decode()  # fmt: skip
+    assert [line.split(",")[0] for line in got.splitlines()[1:]] == [
+        '"SET"', '"GET"', '"LPUSH"', '"LPUSH (needed to benchmark LRANGE)"',
+        '"LRANGE_100 (first 100 elements)"']  # fmt: skip
+    assert pair.stats()["p0"]["socket.remote.bytes"] > 1_000_000
+    assert end(server) == 0
+
+
+def test_a_web_server_and_its_database_on_two_processors(pair):
+    for program in ("redis-server", "redis-cli", "python3", "curl"):
+        require(program)
+    database = redis(pair, 7102)
+    server, _ = pair.start([resolve("python3"), "-c", WEB, "7102"], cwd="/tmp")
+    url = f"http://127.0.0.1:{pair.published}"
+    wait_for(lambda: on_the_host("curl", "-s", f"{url}/first").strip().isdigit())
+    assert on_the_host("curl", "-s", *[f"{url}/page"] * 20) == "".join(
+        f"{n}\n" for n in range(1, 21)
+    )
+    clients = [subprocess.Popen(["curl", "-s", *[f"{url}/many"] * 10], stdout=subprocess.PIPE)
+               for _ in range(8)]  # fmt: skip
+    seen = sorted(int(n) for c in clients for n in c.communicate(timeout=120)[0].split())
+    assert seen == list(range(1, 81))
+    for program in (server, database):
+        program.signal(15)
+        assert program.wait(time.monotonic() + 60)
