@@ -16,6 +16,7 @@
 enum {
 	MAPPED = 0x10,
 	LEASED = 0x20,
+	SHARED = 0x40,
 };
 
 static struct map {
@@ -96,6 +97,11 @@ static void set_file(uint64_t aspace, uint64_t addr, uint64_t len, uint64_t pgof
 		shows(aspace, addr)[i] = (uint32_t)(pgoff + i + 1);
 }
 
+static uint32_t vma_flags(uint8_t what)
+{
+	return (what & LEASED ? PM_VMA_LEASE : 0) | (what & SHARED ? PM_VMA_SHARED : 0);
+}
+
 /* The reply names the file that the mapping at v->start shows. */
 static void tell_file(uint64_t aspace, struct pm_vma *v)
 {
@@ -124,7 +130,7 @@ bool fake_map_fill(uint64_t aspace, uint64_t vaddr, struct pm_vma *v)
 		return false;
 	what = *at(aspace, vaddr);
 	*v = (struct pm_vma){ vaddr, vaddr + PAGE_SIZE, .prot = what & PM_PROT_ALL,
-			      .flags = what & LEASED ? PM_VMA_LEASE : 0 };
+			      .flags = vma_flags(what) };
 	tell_file(aspace, v);
 	return what;
 }
@@ -153,6 +159,8 @@ int fake_map_mmap(const struct pm_mmap_req *req, struct pm_range_rep *rep)
 		more && gives &&
 		(!fixed || (inside(req->addr, more) && is_free(req->aspace, req->addr, more)));
 	const uint64_t len = lease ? more : req->len;
+	const uint32_t what = MAPPED | (lease ? LEASED | 3 : req->prot) |
+			      (req->flags & PM_MAP_SHARED ? SHARED : 0);
 	uint64_t addr = req->addr;
 
 	fake_map_calls++;
@@ -164,11 +172,11 @@ int fake_map_mmap(const struct pm_mmap_req *req, struct pm_range_rep *rep)
 		addr = place(req->aspace, addr, len);
 	if (!addr)
 		return -ENOMEM;
-	set(req->aspace, addr, len, MAPPED | (lease ? LEASED | 3 : req->prot));
+	set(req->aspace, addr, len, what);
 	rep->addr = addr;
 	rep->nr_vmas = 1;
 	rep->vmas[0] = (struct pm_vma){ addr, addr + len, .prot = lease ? 3 : req->prot,
-					.flags = lease ? PM_VMA_LEASE : 0 };
+					.flags = vma_flags((uint8_t)what) };
 	if (req->file.node && !lease) {
 		the_file = req->file;
 		set_file(req->aspace, addr, len, req->pgoff);
@@ -215,7 +223,7 @@ int fake_map_mprotect(const struct pm_range_req *req, struct pm_range_rep *rep)
 	for (uint64_t i = 0; i < req->len / PAGE_SIZE; i++) {
 		if (!p[i])
 			return -ENOMEM;
-		p[i] = (uint8_t)(MAPPED | req->prot);
+		p[i] = (uint8_t)(MAPPED | (p[i] & SHARED) | req->prot);
 	}
 	return 0;
 }
@@ -251,7 +259,7 @@ int fake_map_mremap(struct pm_mremap_req *req, struct pm_range_rep *rep)
 	rep->addr = req->new_addr;
 	rep->nr_vmas = 1;
 	rep->vmas[0] = (struct pm_vma){ req->new_addr, req->new_addr + req->new_len,
-					.prot = what & PM_PROT_ALL };
+					.prot = what & PM_PROT_ALL, .flags = vma_flags(what) };
 	tell_file(req->aspace, &rep->vmas[0]);
 	return 0;
 }

@@ -22,8 +22,8 @@ processor-objs    := monitors/processor/account/account.o \
 	test/host/excache_test.o test/host/file_dirty_test.o \
 	test/host/fake_map.o test/host/fake_owner.o test/host/fake_threads.o \
 	test/host/fork_test.o test/host/kill_test.o \
-	test/host/lease_test.o test/host/loss_test.o test/host/places_test.o \
-	test/host/policy_test.o \
+	test/host/lease_file_test.o test/host/lease_test.o test/host/loss_test.o \
+	test/host/places_test.o test/host/policy_test.o \
 	test/host/range_test.o test/host/ranges_test.o test/host/reclaim_test.o \
 	test/host/shared_test.o test/host/silence_test.o \
 	test/host/steps_test.o test/host/uio_test.o test/host/user_word.o
@@ -31,6 +31,6 @@ processor-objs    := monitors/processor/account/account.o \
 $(addprefix $(O)/obj/,monitors/processor/mm/file_map_calls.o \
 	monitors/processor/mm/madvise_calls.o monitors/processor/mm/mmap_calls.o \
 	monitors/processor/mm/mremap_calls.o monitors/processor/mm/seal.o test/host/kill_test.o \
-	test/host/account_mm_test.o test/host/lease_test.o \
+	test/host/account_mm_test.o test/host/lease_file_test.o test/host/lease_test.o \
 	test/host/range_test.o): \
 	| $(syscall_handlers)

@@ -109,35 +109,37 @@ static int leave_leases(struct aspace *as, const struct move_request *req, bool 
 
 /*
  * Is [@start, @end) part of one mapping of a file that is leased? *v: the vma at its start,
- * referenced. 0: it is not leased, or no file; -EFAULT: not one mapping.
+ * referenced. 0: it is not leased, or no file; -EFAULT: not one mapping; others as of
+ * aspace_vma_at().
  */
 static int leased_file(struct aspace *as, vaddr_t start, vaddr_t end, struct vma *v)
 {
 	struct lease_part part;
-	struct layout_seq seq;
 	vaddr_t at;
+	int err;
 
 	if (!lease_next_file(as, start, end, &part))
 		return 0;
-	if (part.start > start || aspace_find_vma(as, start, v, &seq))
-		return -EFAULT;
-	for (at = v->end; at < end;) {
+	err = part.start > start ? -EFAULT : aspace_vma_at(as, start, v);
+	if (err)
+		return err;
+	for (at = v->end; at < end && !err;) {
 		struct vma next;
-		bool same;
 
-		if (aspace_find_vma(as, at, &next, &seq))
+		err = aspace_vma_at(as, at, &next);
+		if (err)
 			break;
-		same = next.file == v->file && next.prot == v->prot &&
-		       next.pgoff == v->pgoff + ((at - v->start) >> PAGE_SHIFT);
+		if (next.file != v->file || next.prot != v->prot ||
+		    ((next.flags ^ v->flags) & VMA_SHARED) ||
+		    next.pgoff != v->pgoff + ((at - v->start) >> PAGE_SHIFT))
+			err = -EFAULT;
 		at = next.end;
 		vma_release(&next);
-		if (!same)
-			break;
 	}
-	if (at >= end)
+	if (!err)
 		return 1;
 	vma_release(v);
-	return -EFAULT;
+	return err;
 }
 
 /* Copy the pages of [from, +nr) that are private to @to on; both are blocked. */

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leased mappings of files beside what else a space has: mappings of other kinds, locks, pages that
+ * owners store, threads that touch what moves.
+ */
+#include <stdlib.h>
+
+#include <abi/mman.h>
+#include <kernel/thread.h>
+#include <lib/err.h>
+#include <lib/ktest.h>
+#include <processor/excache/excache.h>
+#include <processor/mm/aspace.h>
+#include <processor/process/process.h>
+#include <processor/syscall/syscall.h>
+#include <proto/pm.h>
+
+#include "../../monitors/processor/mm/lease.h"
+#include "../../monitors/processor/mm/remote.h"
+#include "fake_map.h"
+#include "fake_owner.h"
+#include "user_word.h"
+
+#define RW         (PROT_READ | PROT_WRITE)
+#define ANON       (MAP_PRIVATE | MAP_ANONYMOUS)
+#define BYTES(n)   ((uint64_t)(n) * PAGE_SIZE)
+#define FILE_PAGES 4000u
+
+extern unsigned int fake_kills;
+
+static struct process process;
+static struct task task = { .process = &process };
+
+static struct aspace *start(struct object **file)
+{
+	static uint64_t next_ino = 5000;
+	const struct file_attr attr = { .file = { .ino = next_ino++, .node = 9 },
+					.version = 1,
+					.size = FILE_PAGES * PAGE_SIZE };
+	struct aspace *as;
+
+	fake_cache();
+	fake_reset();
+	fake_map_on(true);
+	fake_kills = 0;
+	as = aspace_create(object_id(1, object_new_number()), 1);
+	if (IS_ERR(as))
+		abort();
+	as->anon->vregion_size = FAKE_VREGION_SIZE;
+	process.as = as;
+	thread_current()->private = &task;
+	fake_file(FILE_PAGES, UINT64_MAX);
+	*file = object_file_get(&attr);
+	if (IS_ERR(*file))
+		abort();
+	return as;
+}
+
+static void stop(struct ktest *t, struct aspace *as, struct object *file)
+{
+	excache_drop(file, 0, UINT64_MAX);
+	object_put(file);
+	aspace_put(as);
+	(void)aspace_drain();
+	fake_quiesce();
+	EXPECT_EQ(t, excache_free_count(), excache_line_count());
+}
+
+static long map(uint64_t addr, uint64_t pages, uint32_t prot, uint32_t flags)
+{
+	return sys_mmap(&(struct syscall_args){
+		.a = { addr, BYTES(pages), prot, ANON | flags, (uint64_t)-1, 0 } });
+}
+
+static long map_file(struct aspace *as, struct object *obj, uint64_t pgoff, uint64_t addr,
+		     uint64_t pages, uint32_t prot, uint32_t flags)
+{
+	struct map_request req = { .addr = addr,
+				   .len = BYTES(pages),
+				   .object = obj,
+				   .pgoff = pgoff,
+				   .prot = prot,
+				   .flags = flags };
+
+	return aspace_map(as, &req);
+}
+
+static long unmap(uint64_t addr, uint64_t pages)
+{
+	return sys_munmap(&(struct syscall_args){ .a = { addr, BYTES(pages) } });
+}
+
+/* A leased mapping of @file from @pgoff on; behind it four pages are neither mapped nor leased. */
+static uint64_t map_below_nothing(struct ktest *t, struct aspace *as, struct object *file,
+				  uint64_t pgoff, uint64_t pages)
+{
+	const long above = map(0, 64, PROT_READ, 0);
+	const long at = map_file(as, file, pgoff, 0, pages, RW, 0);
+
+	EXPECT_EQ(t, at + (long)BYTES(pages), above);
+	EXPECT_EQ(t, unmap((uint64_t)above, 4), 0);
+	return (uint64_t)at;
+}
+
+static long move(uint64_t addr, uint64_t pages, uint64_t to_pages, uint32_t flags, uint64_t to)
+{
+	return sys_mremap(
+		&(struct syscall_args){ .a = { addr, BYTES(pages), BYTES(to_pages), flags, to } });
+}
+
+static long put(struct aspace *as, uint64_t addr, uint64_t word)
+{
+	return user_word(as, addr, 0, &word, true);
+}
+
+/* The word at @addr, or the negative errno of the access. */
+static int64_t get(struct aspace *as, uint64_t addr)
+{
+	uint64_t word;
+	const int err = user_word(as, addr, 0, &word, false);
+
+	return err ? err : (int64_t)word;
+}
+
+/* The first word of page @pgoff of each file. */
+static int64_t file_word(uint64_t pgoff)
+{
+	return (int64_t)BYTES(pgoff);
+}
+
+/* --- neighbours ---------------------------------------------------------------------- */
+
+/* It continues the file, but shows the file itself: the two do not move as one. */
+static void a_shared_neighbour_is_another_mapping(struct ktest *t)
+{
+	struct object *file;
+	struct aspace *as = start(&file);
+	const uint64_t at = (uint64_t)map_file(as, file, 0, 0, 20, PROT_READ, 0);
+
+	EXPECT_EQ(t,
+		  map_file(as, file, 10, at + BYTES(10), 10, PROT_READ,
+			   MAPPING_FIXED | MAPPING_SHARED),
+		  (long)(at + BYTES(10)));
+	EXPECT_EQ(t, move(at, 20, 30, MREMAP_MAYMOVE, 0), -EFAULT);
+	EXPECT_EQ(t, get(as, at), file_word(0));
+	EXPECT_EQ(t, get(as, at + BYTES(19)), file_word(19));
+	EXPECT_EQ(t, fake_kills, 0u);
+	stop(t, as, file);
+}
+
+/* One that is not leased continues it, and this node has forgotten that. */
+static void a_neighbour_that_only_the_home_knows(struct ktest *t)
+{
+	struct object *file;
+	struct aspace *as = start(&file);
+	const uint64_t at = map_below_nothing(t, as, file, 5, 20);
+	const uint64_t end = at + BYTES(20);
+	long to;
+
+	fake_map_leases(false);
+	EXPECT_EQ(t, map_file(as, file, 25, end, 4, RW, MAPPING_FIXED), (long)end);
+	EXPECT_EQ(t, put(as, end + BYTES(1), 7), 0);
+	aspace_clear_vmas(as, end, end + BYTES(4));
+	to = move(at, 24, 30, MREMAP_MAYMOVE, 0);
+	ASSERT_TRUE(t, to > 0 && (uint64_t)to != at);
+	for (uint64_t i = 0; i < 30; i++)
+		EXPECT_EQ(t, get(as, (uint64_t)to + BYTES(i)), i == 21 ? 7 : file_word(5 + i));
+	EXPECT_EQ(t, get(as, at), -EFAULT);
+	EXPECT_EQ(t, get(as, end), -EFAULT);
+	EXPECT_EQ(t, fake_kills, 0u);
+	stop(t, as, file);
+}
+
+static const struct ktest_case cases[] = {
+	KTEST(a_shared_neighbour_is_another_mapping),
+	KTEST(a_neighbour_that_only_the_home_knows),
+	{ 0 },
+};
+static const struct ktest_suite suite = { .name = "processor.lease_file", .cases = cases };
+KTEST_SUITE(suite);
