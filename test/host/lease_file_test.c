@@ -171,9 +171,71 @@ static void a_neighbour_that_only_the_home_knows(struct ktest *t)
 	stop(t, as, file);
 }
 
+/* --- locks --------------------------------------------------------------------------- */
+
+/* Each page is counted once, wherever it goes: as on Linux, it is as locked as it was. */
+static void locks_move_with_a_leased_file(struct ktest *t)
+{
+	struct object *file;
+	struct aspace *as = start(&file);
+	const uint64_t early = (uint64_t)map_file(as, file, 0, 0, 8, RW, 0);
+	uint64_t at, place;
+	long to;
+
+	place = (uint64_t)map(0, 40, RW, 0);
+	as->locked.future = true; /* as mlockall(MCL_FUTURE) */
+	at = (uint64_t)map_file(as, file, 0, 0, 20, RW, 0);
+	EXPECT_EQ(t, as->locked.nr_pages, 20u);
+	to = move(at, 20, 20, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+	EXPECT_EQ(t, to, (long)place);
+	EXPECT_EQ(t, as->locked.nr_pages, 20u);
+	to = move(place, 20, 25, MREMAP_MAYMOVE, 0);
+	ASSERT_TRUE(t, to > 0);
+	EXPECT_EQ(t, as->locked.nr_pages, 25u);
+	to = move((uint64_t)to, 25, 10, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+	EXPECT_EQ(t, to, (long)place);
+	EXPECT_EQ(t, as->locked.nr_pages, 10u);
+	EXPECT_EQ(t, unmap(place, 10), 0);
+	EXPECT_EQ(t, as->locked.nr_pages, 0u);
+	/* This one was there before, and its pages are not new. */
+	to = move(early, 8, 12, MREMAP_MAYMOVE, 0);
+	ASSERT_TRUE(t, to > 0);
+	EXPECT_EQ(t, as->locked.nr_pages, 0u);
+	to = move((uint64_t)to, 12, 14, MREMAP_MAYMOVE | MREMAP_FIXED, place + BYTES(26));
+	EXPECT_EQ(t, to, (long)(place + BYTES(26)));
+	EXPECT_EQ(t, as->locked.nr_pages, 0u);
+	stop(t, as, file);
+}
+
+/* Growth is checked against the limit, a move is not. */
+static void a_locked_file_moves_at_its_limit(struct ktest *t)
+{
+	struct object *file;
+	struct aspace *as = start(&file);
+	const uint64_t place = (uint64_t)map(0, 40, RW, 0);
+	uint64_t at;
+	long to;
+
+	user_memlock = BYTES(25);
+	as->locked.future = true; /* as mlockall(MCL_FUTURE) */
+	at = (uint64_t)map_file(as, file, 0, 0, 20, RW, 0);
+	EXPECT_EQ(t, map_file(as, file, 0, 0, 6, RW, 0), -EAGAIN);
+	EXPECT_EQ(t, move(at, 20, 20, MREMAP_MAYMOVE | MREMAP_FIXED, place), (long)place);
+	EXPECT_EQ(t, move(place, 20, 26, MREMAP_MAYMOVE, 0), -EAGAIN);
+	EXPECT_EQ(t, get(as, place + BYTES(19)), file_word(19));
+	to = move(place, 20, 25, MREMAP_MAYMOVE, 0);
+	EXPECT_TRUE(t, to > 0);
+	EXPECT_EQ(t, as->locked.nr_pages, 25u);
+	EXPECT_EQ(t, get(as, (uint64_t)to + BYTES(24)), file_word(24));
+	user_memlock = UINT64_MAX;
+	stop(t, as, file);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(a_shared_neighbour_is_another_mapping),
 	KTEST(a_neighbour_that_only_the_home_knows),
+	KTEST(locks_move_with_a_leased_file),
+	KTEST(a_locked_file_moves_at_its_limit),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.lease_file", .cases = cases };

@@ -2,19 +2,21 @@
 /* See user_word.h: the access is made under the space's lock, as the mapping may go at any time. */
 #include "user_word.h"
 
+#include <abi/resource.h>
 #include <mm/kmap.h>
 #include <processor/process/process.h>
 #include <shim/pgtable.h>
 
-/* The caller may lock all that it maps. */
+uint64_t user_memlock = UINT64_MAX;
+
 uint64_t process_rlimit(unsigned int kind)
 {
-	return UINT64_MAX;
+	return kind == RLIMIT_MEMLOCK ? user_memlock : UINT64_MAX;
 }
 
 bool capable(unsigned int cap)
 {
-	return true;
+	return user_memlock == UINT64_MAX;
 }
 
 #define WORDS_PER_PAGE (PAGE_SIZE / sizeof(uint64_t))

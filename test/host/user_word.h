@@ -4,6 +4,9 @@
 
 #include <processor/mm/aspace.h>
 
+/* RLIMIT_MEMLOCK of the caller in bytes; UINT64_MAX, as it begins: it may lock all that it maps. */
+extern uint64_t user_memlock;
+
 /*
  * Read or write one 64-bit word of the page @page above @base, as a program does: through the page
  * table, faulting until it works.  Which word depends on the page, so that a page in a wrong place

@@ -326,7 +326,7 @@ static int check_lock(struct aspace *as, struct map_request *req)
 	int err;
 
 	assert_mutex_held(&as->map_lock);
-	req->locks |= as->locked.future;
+	req->locks |= as->locked.future && !req->moves;
 	if (!req->locks)
 		return 0;
 	err = locked_check(as, req->len >> PAGE_SHIFT);

@@ -214,6 +214,7 @@ static long remap_file(struct aspace *as, const struct move_request *req, const 
 		.prot = v->prot,
 		.flags = MAPPING_FIXED_NOREPLACE,
 		.counted = true, /* it grows by what was looked at, or moves */
+		.moves = true,
 	};
 	long ret = -EEXIST;
 

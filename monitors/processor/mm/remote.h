@@ -68,7 +68,8 @@ struct map_request {
 	uint32_t lease_pages;        /* to be leased in its place; 0: none */
 	bool locks;                  /* MAP_LOCKED; after the call: it has been locked */
 	bool counted;                /* the limits of the process allow it (expand.h) */
-	bool write_map;              /* of the caller: write_map_end() is due */
+	bool moves;     /* of an mremap, whose locks come with locked_move(): no others */
+	bool write_map; /* of the caller: write_map_end() is due */
 };
 
 struct lease_part; /* lease.h */
