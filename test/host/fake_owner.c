@@ -77,6 +77,8 @@ static struct {
 	} fail[32]; /* by opcode, from PM_EXEC on */
 	void (*before_vregions)(void *arg);
 	void *before_vregions_arg;
+	void (*before_call)(uint16_t opcode, void *arg);
+	void *before_call_arg;
 	struct {
 		uint16_t opcode; /* 0: none */
 		uint32_t node;
@@ -308,6 +310,12 @@ void fake_before_vregions(void (*fn)(void *arg), void *arg)
 {
 	fake.before_vregions_arg = arg;
 	fake.before_vregions = fn;
+}
+
+void fake_before_call(void (*fn)(uint16_t opcode, void *arg), void *arg)
+{
+	fake.before_call_arg = arg;
+	fake.before_call = fn;
 }
 
 int64_t fake_promised(void)
@@ -1285,6 +1293,8 @@ static int serve_home(uint32_t peer, uint16_t opcode, const void *body, uint32_t
 	bool skip;
 	int err;
 
+	if (fake.before_call)
+		fake.before_call(opcode, fake.before_call_arg);
 	switch (opcode) {
 	case PM_VREGIONS:
 		return sync_vregions(body, body_len, out, reply_max);

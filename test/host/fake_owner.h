@@ -67,6 +67,8 @@ void fake_speak(void);
  * thread does meanwhile.
  */
 void fake_before_vregions(void (*fn)(void *arg), void *arg);
+/* From here on call @fn before the home serves a request; NULL: no longer. */
+void fake_before_call(void (*fn)(uint16_t opcode, void *arg), void *arg);
 /* Frame credits that the nodes hold for the processor. */
 int64_t fake_promised(void);
 /* Pages stored, of all spaces. */

@@ -231,11 +231,115 @@ static void a_locked_file_moves_at_its_limit(struct ktest *t)
 	stop(t, as, file);
 }
 
+/* --- threads that touch what moves ------------------------------------------------------ */
+
+/* Which faults waited when the home was asked for @opcode, the last time. */
+struct asked {
+	struct aspace *as;
+	uint16_t opcode;
+	unsigned int times;
+	uint64_t addr[3];
+	bool blocked[3];
+};
+
+static bool is_blocked(struct aspace *as, uint64_t addr)
+{
+	struct layout_seq seq;
+	struct vma v;
+	const int err = aspace_fault_begin(as, addr, &v, &seq);
+
+	if (err == -EAGAIN)
+		return true;
+	if (!err)
+		vma_release(&v);
+	aspace_fault_end(as);
+	return false;
+}
+
+static void look(uint16_t opcode, void *arg)
+{
+	struct asked *a = arg;
+
+	if (opcode != a->opcode)
+		return;
+	a->times++;
+	for (int i = 0; i < 3; i++)
+		a->blocked[i] = is_blocked(a->as, a->addr[i]);
+}
+
+/*
+ * The pages are copied before the old place goes, and a store into it meanwhile would be lost. Here
+ * the home is asked in between, as there is no room for one gap more.
+ */
+static void no_store_comes_between_copy_and_unmap(struct ktest *t)
+{
+	struct object *file;
+	struct aspace *as = start(&file);
+	const uint64_t at = (uint64_t)map(0, 200, RW, 0);
+	const uint64_t old = at + BYTES(150), to = at + BYTES(1);
+	struct asked a = { as, PM_LEASE, 0, { old, to, at + BYTES(190) }, { false } };
+
+	EXPECT_EQ(t, map_file(as, file, 9, old, 1, RW, MAPPING_FIXED), (long)old);
+	for (uint64_t i = 0; i < 63; i++)
+		EXPECT_EQ(t, unmap(at + BYTES(2 * i), 1), 0);
+	EXPECT_EQ(t, put(as, old, 77), 0);
+	fake_before_call(look, &a);
+	EXPECT_EQ(t, move(old, 1, 1, MREMAP_MAYMOVE | MREMAP_FIXED, to), (long)to);
+	fake_before_call(NULL, NULL);
+	EXPECT_EQ(t, a.times, 1u);
+	EXPECT_TRUE(t, a.blocked[0]);
+	EXPECT_TRUE(t, a.blocked[1]);
+	EXPECT_FALSE(t, a.blocked[2]);
+	EXPECT_EQ(t, get(as, to), 77);
+	EXPECT_EQ(t, get(as, old), -EFAULT);
+	EXPECT_FALSE(t, is_blocked(as, to));
+	EXPECT_FALSE(t, is_blocked(as, old));
+	EXPECT_EQ(t, fake_kills, 0u);
+	stop(t, as, file);
+}
+
+/* Nor is the new place touched before it has the pages, known or not. */
+static void no_touch_comes_before_the_copy(struct ktest *t)
+{
+	struct object *file;
+	struct aspace *as = start(&file);
+	const uint64_t place = (uint64_t)map(0, 40, PROT_NONE, MAP_NORESERVE);
+	const uint64_t at = (uint64_t)map_file(as, file, 5, 0, 20, RW, 0);
+	struct asked a = { as, PM_MMAP, 0, { at, place, FAKE_MAP_START }, { false } };
+	long to;
+
+	EXPECT_EQ(t, put(as, at + BYTES(3), 77), 0);
+	fake_before_call(look, &a);
+	EXPECT_EQ(t, move(at, 20, 20, MREMAP_MAYMOVE | MREMAP_FIXED, place), (long)place);
+	EXPECT_EQ(t, a.times, 1u);
+	EXPECT_TRUE(t, a.blocked[0]);
+	EXPECT_TRUE(t, a.blocked[1]);
+	EXPECT_FALSE(t, a.blocked[2]);
+	EXPECT_EQ(t, get(as, place + BYTES(3)), 77);
+	/* To where there is room: that is not known until the home has answered. */
+	a.addr[0] = (uint64_t)map_file(as, file, 5, 0, 20, RW, 0);
+	EXPECT_EQ(t, put(as, a.addr[0] + BYTES(3), 77), 0);
+	a.times = 0;
+	to = move(a.addr[0], 20, 900, MREMAP_MAYMOVE, 0);
+	fake_before_call(NULL, NULL);
+	ASSERT_TRUE(t, to > 0);
+	EXPECT_GE(t, a.times, 2u); /* before that it was to grow where it is */
+	EXPECT_TRUE(t, a.blocked[0]);
+	EXPECT_TRUE(t, a.blocked[2]);
+	EXPECT_EQ(t, get(as, (uint64_t)to + BYTES(3)), 77);
+	EXPECT_EQ(t, get(as, (uint64_t)to + BYTES(899)), file_word(904));
+	EXPECT_FALSE(t, is_blocked(as, FAKE_MAP_START));
+	EXPECT_EQ(t, fake_kills, 0u);
+	stop(t, as, file);
+}
+
 static const struct ktest_case cases[] = {
 	KTEST(a_shared_neighbour_is_another_mapping),
 	KTEST(a_neighbour_that_only_the_home_knows),
 	KTEST(locks_move_with_a_leased_file),
 	KTEST(a_locked_file_moves_at_its_limit),
+	KTEST(no_store_comes_between_copy_and_unmap),
+	KTEST(no_touch_comes_before_the_copy),
 	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "processor.lease_file", .cases = cases };

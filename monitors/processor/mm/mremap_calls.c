@@ -171,33 +171,52 @@ static int copy_private(struct aspace *as, uint64_t from, uint64_t to, uint64_t 
 	return err;
 }
 
-static long move_file(struct aspace *as, const struct move_request *req, struct map_request *map)
+/*
+ * The file is mapped at @at, too: the private pages come there, and the old mapping goes. Both are
+ * blocked until then: a store into the old page after its copy would be lost, and so would the copy
+ * after a store into the new one.
+ */
+static int move_private(struct aspace *as, const struct move_request *req, vaddr_t at)
 {
 	const uint64_t keep = MIN(req->old_len, req->new_len);
-	struct move_request undo = { .old_len = req->new_len, .new_len = req->old_len };
-	const long at = aspace_map_locked(as, map);
-	struct blocked_range old, new;
+	const struct move_request undo = { .old_addr = at,
+					   .old_len = req->new_len,
+					   .new_len = req->old_len };
 	int err;
 
-	if (at < 0)
-		return at;
-	aspace_block(as, &old, req->old_addr, req->old_addr + req->old_len);
-	aspace_block(as, &new, (vaddr_t)at, (vaddr_t)at + req->new_len);
 	aspace_unmap_range(as, req->old_addr, req->old_addr + req->old_len);
-	err = copy_private(as, req->old_addr >> PAGE_SHIFT, (vaddr_t)at >> PAGE_SHIFT,
-			   keep >> PAGE_SHIFT);
-	aspace_unmap_range(as, (vaddr_t)at, (vaddr_t)at + req->new_len);
-	aspace_unblock(as, &new);
-	aspace_unblock(as, &old);
+	err = copy_private(as, req->old_addr >> PAGE_SHIFT, at >> PAGE_SHIFT, keep >> PAGE_SHIFT);
 	if (!err) {
-		moved(as, req, (vaddr_t)at);
+		moved(as, req, at);
 		err = aspace_unmap(as, req->old_addr, req->old_len);
-		undo.old_addr = (vaddr_t)at;
 		if (err)
 			moved(as, &undo, req->old_addr);
 	}
 	if (err)
-		(void)!aspace_unmap(as, (vaddr_t)at, req->new_len);
+		(void)!aspace_unmap(as, at, req->new_len);
+	return err;
+}
+
+static long move_file(struct aspace *as, const struct move_request *req, struct map_request *map)
+{
+	const bool fixed = map->flags & MAPPING_FIXED;
+	struct blocked_range old, place, to;
+	int err = 0;
+	long at;
+
+	aspace_block(as, &old, req->old_addr, req->old_addr + req->old_len);
+	/* Where it will be is not known, perhaps: no fault begins anywhere then. */
+	aspace_block(as, &place, fixed ? map->addr : 0, fixed ? map->addr + map->len : SPACE_TOP);
+	at = aspace_map_locked(as, map);
+	if (at >= 0) {
+		aspace_block(as, &to, (vaddr_t)at, (vaddr_t)at + req->new_len);
+		aspace_unblock(as, &place);
+		err = move_private(as, req, (vaddr_t)at);
+		aspace_unblock(as, &to);
+	} else {
+		aspace_unblock(as, &place);
+	}
+	aspace_unblock(as, &old);
 	return err ? err : at;
 }
 
