@@ -231,6 +231,84 @@ static void a_locked_file_moves_at_its_limit(struct ktest *t)
 	stop(t, as, file);
 }
 
+/* --- pages at owners -------------------------------------------------------------------- */
+
+/* Pages of [addr, +pages) that owners have. */
+static unsigned int stored(struct aspace *as, uint64_t addr, uint64_t pages)
+{
+	unsigned int nr = 0;
+	uint64_t word;
+
+	for (uint64_t i = 0; i < pages; i++)
+		nr += fake_stored(as->anon->id, addr + BYTES(i), &word);
+	return nr;
+}
+
+static uint64_t map_and_store(struct ktest *t, struct aspace *as, uint64_t pages)
+{
+	const uint64_t at = (uint64_t)map(0, pages, RW, 0), first = at >> PAGE_SHIFT;
+
+	for (uint64_t i = 0; i < pages; i++)
+		EXPECT_EQ(t, put(as, at + BYTES(i), 1000 + i), 0);
+	EXPECT_EQ(t, excache_flush(as->anon, first, first + pages), 0);
+	EXPECT_EQ(t, stored(as, at, pages), pages);
+	return at;
+}
+
+/* A page of a file is written back seldom, if ever: owners do not keep what was there before. */
+static void owners_drop_what_a_file_is_mapped_over(struct ktest *t)
+{
+	struct object *file;
+	struct aspace *as = start(&file);
+	const uint64_t at = map_and_store(t, as, 60);
+	struct fake_counts c;
+
+	EXPECT_EQ(t, map_file(as, file, 0, at + BYTES(10), 20, PROT_READ, MAPPING_FIXED),
+		  (long)(at + BYTES(10)));
+	EXPECT_EQ(t, stored(as, at + BYTES(10), 20), 0u);
+	EXPECT_EQ(t, stored(as, at, 60), 40u);
+	EXPECT_EQ(t, as->lease->stale, 0u);
+	fake_counts(&c);
+	EXPECT_EQ(t, c.discards, 1u);
+	/* No owner is asked where nothing is stored, nor for memory, which is written again. */
+	EXPECT_EQ(t, map_file(as, file, 9, at + BYTES(12), 4, RW, MAPPING_FIXED),
+		  (long)(at + BYTES(12)));
+	EXPECT_EQ(t, map(at + BYTES(40), 5, RW, MAP_FIXED), (long)(at + BYTES(40)));
+	fake_counts(&c);
+	EXPECT_EQ(t, c.discards, 1u);
+	EXPECT_EQ(t, as->lease->stale, 5u);
+	for (uint64_t i = 0; i < 60; i++)
+		EXPECT_EQ(t, get(as, at + BYTES(i)),
+			  i < 10 || i >= 45 || (i >= 30 && i < 40) ? 1000 + (int64_t)i
+			  : i >= 40                                ? 0
+			  : i >= 12 && i < 16                      ? file_word(i - 3)
+								   : file_word(i - 10));
+	EXPECT_EQ(t, fake_map_calls, 1u);
+	EXPECT_EQ(t, fake_kills, 0u);
+	stop(t, as, file);
+}
+
+/* Without memory they keep it; if it is open what they have done, the program ends. */
+static void owners_may_fail_to_drop_it(struct ktest *t)
+{
+	for (int n = 0; n < 2; n++) {
+		struct object *file;
+		struct aspace *as = start(&file);
+		const uint64_t at = map_and_store(t, as, 20);
+
+		fake_fail(PM_DISCARD, n ? -EHOSTDOWN : -ENOMEM);
+		EXPECT_EQ(t, map_file(as, file, 3, at, 5, PROT_READ, MAPPING_FIXED),
+			  n ? -EHOSTDOWN : (long)at);
+		EXPECT_EQ(t, fake_kills, (unsigned int)n);
+		if (!n) {
+			EXPECT_EQ(t, get(as, at + BYTES(4)), file_word(7));
+			EXPECT_EQ(t, get(as, at + BYTES(5)), 1005);
+			EXPECT_EQ(t, as->lease->stale, 5u);
+		}
+		stop(t, as, file);
+	}
+}
+
 /* --- threads that touch what moves ------------------------------------------------------ */
 
 /* Which faults waited when the home was asked for @opcode, the last time. */
@@ -338,6 +416,8 @@ static const struct ktest_case cases[] = {
 	KTEST(a_neighbour_that_only_the_home_knows),
 	KTEST(locks_move_with_a_leased_file),
 	KTEST(a_locked_file_moves_at_its_limit),
+	KTEST(owners_drop_what_a_file_is_mapped_over),
+	KTEST(owners_may_fail_to_drop_it),
 	KTEST(no_store_comes_between_copy_and_unmap),
 	KTEST(no_touch_comes_before_the_copy),
 	{ 0 },

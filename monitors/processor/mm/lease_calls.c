@@ -19,6 +19,7 @@
 #include <kernel/counter.h>
 #include <lib/errno.h>
 #include <mm/slab.h>
+#include <processor/excache/home.h>
 #include <processor/excache/object.h>
 
 #include "advice.h"
@@ -283,26 +284,55 @@ int lease_grow(struct aspace *as, vaddr_t start, uint64_t len, uint32_t prot)
 
 /* --- mmap ------------------------------------------------------------------------------ */
 
+/*
+ * Before @req comes over leased memory, which is blocked: a page of a file is written back seldom,
+ * so owners would keep what they store there; they drop it. *dropped: nothing is left there.
+ */
+static int drop_stored(struct aspace *as, const struct map_request *req, bool *dropped)
+{
+	const struct page_range range = { .first = req->addr >> PAGE_SHIFT,
+					  .end = (req->addr + req->len) >> PAGE_SHIFT };
+	int err;
+
+	*dropped = false;
+	if (!is_file(req) || !object_stores_any(as->anon, range.first, range.end))
+		return 0;
+	err = home_discard(as->anon, &range, 1);
+	*dropped = !err;
+	if (err == -ENOMEM) /* they keep some, as those of gaps */
+		return 0;
+	if (err)
+		range_failed(as, req->addr, err);
+	return err;
+}
+
 /* The place is given, and all of it is leased: in the place of what is mapped there. */
 static int map_over(struct aspace *as, const struct map_request *req)
 {
 	const vaddr_t end = req->addr + req->len;
 	struct lease_spares spares;
 	struct blocked_range r;
+	bool dropped;
 	int err = lease_spares_get(as, req->addr, end, &spares);
 
 	if (err)
 		return err;
 	err = range_begin(as, &r, req->addr, req->len);
+	if (err)
+		goto out;
+	err = drop_stored(as, req, &dropped);
 	if (!err) {
-		as->lease->stale += pages_forget(as, req->addr, req->len);
+		const uint64_t nr = pages_forget(as, req->addr, req->len);
+
+		as->lease->stale += dropped ? 0 : nr;
 		guard_cut(as, req->addr, end);
 		advice_cut(as, req->addr, end);
 		locked_cut(as, req->addr, end);
 		lease_unmap(as, req->addr, end, true, &spares);
 		err = lease_map(as, req->addr, end, req);
-		range_end(as, &r);
 	}
+	range_end(as, &r);
+out:
 	lease_spares_free(&spares);
 	return err ? err : stale_check(as);
 }
