@@ -50,7 +50,7 @@ BOOT_PARAM_RANGE("sched.slice_us", u32, slice_us, 100, 1000000,
 		 "longest time that a thread runs while others of its class wait");
 
 DEFINE_PERCPU(uint32_t, preempt_count);
-DEFINE_PERCPU(uint32_t, need_resched);
+DEFINE_PERCPU(struct exit_work, exit_work);
 DEFINE_PERCPU(struct thread *, current_thread);
 DEFINE_PERCPU(struct runqueue, runqueue);
 static struct thread boot_idle;
@@ -80,14 +80,14 @@ void unlock_rq(struct runqueue *rq, unsigned long flags)
 {
 	rq_unlock(rq);
 	local_irq_restore(flags);
-	if (percpu_read(need_resched))
+	if (percpu_read(exit_work.resched))
 		preempt_schedule();
 }
 
 void resched_cpu(unsigned int cpu)
 {
 	if (cpu == cpu_id())
-		percpu_write(need_resched, 1);
+		percpu_write(exit_work.resched, 1);
 	else
 		ipi_resched(cpu);
 }
@@ -360,7 +360,7 @@ static void reschedule(enum why why)
 
 	ASSERT(!local_irqs_enabled() && prev == thread_current());
 	rq_lock(rq);
-	percpu_write(need_resched, 0);
+	percpu_write(exit_work.resched, 0);
 	rq->resched_asked = false;
 	account(rq, now);
 	next = pick_locked(rq, goes_on(rq, prev, why) ? prev : NULL, why == YIELDS);
@@ -655,7 +655,7 @@ void sched_interrupt(void)
 	rq_lock(rq);
 	curr = rq->curr;
 	if (rq->resched_asked || !may_run_on(curr, rq->cpu) || (rq->bitmap && curr->is_idle)) {
-		percpu_write(need_resched, 1);
+		percpu_write(exit_work.resched, 1);
 	} else if (rq->bitmap) {
 		const uint64_t now = time_now_ns();
 
@@ -704,7 +704,7 @@ void sched_idle(void)
 {
 	for (;;) {
 		local_irq_disable();
-		if (percpu_read(need_resched) || sched_idle_enter()) {
+		if (percpu_read(exit_work.resched) || sched_idle_enter()) {
 			local_irq_enable();
 			schedule();
 		} else {

@@ -281,7 +281,7 @@ void sched_slice_end(void)
 	unsigned int cpu;
 	struct thread *t;
 
-	percpu_write(need_resched, 1);
+	percpu_write(exit_work.resched, 1);
 	if (cpu_online_count() == 1 || !READ_ONCE(rq->nr_queued))
 		return;
 	cpu = lightest_cpu(rq);

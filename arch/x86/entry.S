@@ -20,6 +20,7 @@
 #define TRAP_SYSCALL  256
 #define MSR_GS_BASE   0xc0000101
 #define RFLAGS_TF_RF  0x10100
+#define RIP_HIGH      0xffff8000 /* of its upper half: not below 1 << 47 */
 #define THREAD_FLAGS  16 /* struct thread */
 
 /* struct pt_regs */
@@ -54,7 +55,7 @@
 	pushq %r15
 	.endm
 
-	.macro POP_REGS
+	.macro POP_REGS rax=%rax
 	popq %r15
 	popq %r14
 	popq %r13
@@ -63,7 +64,7 @@
 	popq %rbx
 	popq %r11
 	popq %rcx
-	popq %rax
+	popq \rax
 	popq %rdi
 	popq %rsi
 	popq %rdx
@@ -77,9 +78,7 @@
 	movq %gs:current_thread, %rdx
 	cmpl $0, THREAD_FLAGS(%rdx)
 	jne \where
-	cmpl $0, %gs:need_resched
-	jne \where
-	cmpl $0, %gs:fpu_stale
+	cmpq $0, %gs:exit_work
 	jne \where
 	.endm
 
@@ -111,27 +110,30 @@ syscall_entry:
 	call *(%rdx, %rax, 8)
 	cli
 	addq $8, %rsp
-	movq %rax, R_RAX(%rsp)
 
-	TEST_USER_WORK user_return
+	/* On the short way the result stays in rax. */
+	TEST_USER_WORK syscall_return
 
 	/* Is the frame what SYSRET makes of it? Its selectors are ours: SYSCALL has pushed them. */
 	movq R_RCX(%rsp), %rcx
 	cmpq %rcx, R_RIP(%rsp)
-	jne user_return
+	jne syscall_return
 	movq R_R11(%rsp), %r11
 	cmpq %r11, R_RFLAGS(%rsp)
-	jne user_return
+	jne syscall_return
 	testl $RFLAGS_TF_RF, %r11d
-	jnz user_return
-	movq %rcx, %rdx
-	shrq $47, %rdx
-	jnz user_return
+	jnz syscall_return
+	testl $RIP_HIGH, (R_RIP + 4)(%rsp)
+	jnz syscall_return
 
-	POP_REGS
+	POP_REGS rax=%rdi	/* which comes next */
 	movq (R_RSP - R_ORIG)(%rsp), %rsp
 	swapgs
 	sysretq
+
+syscall_return:
+	movq %rax, R_RAX(%rsp)
+	jmp user_return
 	.size syscall_entry, . - syscall_entry
 
 	/* SYSCALL from 32-bit code segments, which we do not offer. */
@@ -384,7 +386,7 @@ clear_page:
 	movups (%rsp), %xmm0
 	addq $16, %rsp
 	subl $1, %gs:preempt_count
-	cmpl $0, %gs:need_resched
+	cmpl $0, %gs:exit_work
 	jne preempt_schedule
 	ret
 2:	movl $512, %ecx

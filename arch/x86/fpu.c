@@ -43,11 +43,6 @@ struct fpu_state {
 };
 
 static DEFINE_PERCPU(struct fpu_state *, fpu_owner);
-/*
- * Unless 0 the registers must be loaded before the current thread enters user mode; entry.S tests
- * it.
- */
-DEFINE_PERCPU(uint32_t, fpu_stale);
 static struct kmem_cache *fpu_cache;
 bool clear_page_by_sse; /* entry.S; const once the first CPU is set up */
 static uint32_t image_size = FXSAVE_SIZE;
@@ -93,7 +88,7 @@ static void disown(const struct fpu_state *f)
 	if (percpu_read(fpu_owner) != f)
 		return;
 	percpu_write(fpu_owner, NULL);
-	percpu_write(fpu_stale, 1);
+	percpu_write(exit_work.fpu_stale, 1);
 }
 
 /* Bring the image up to date if the registers of this CPU hold it; preemption off. */
@@ -218,14 +213,14 @@ void fpu_switch_out(struct fpu_state *f)
 
 void fpu_switch_in(const struct fpu_state *f)
 {
-	percpu_write(fpu_stale, !is_loaded(f));
+	percpu_write(exit_work.fpu_stale, !is_loaded(f));
 }
 
 void fpu_restore_for_user(struct fpu_state *f)
 {
 	struct fpu_state *owner = percpu_read(fpu_owner);
 
-	percpu_write(fpu_stale, 0);
+	percpu_write(exit_work.fpu_stale, 0);
 	if (likely(is_loaded(f)))
 		return;
 	/* With several CPUs it was saved when it left, and may be freed by now. */

@@ -350,7 +350,7 @@ void trap_dispatch(struct pt_regs *regs)
 	preempt_count_add(PREEMPT_IRQ);
 	irq_dispatch((unsigned int)regs->vector, regs_from_user(regs));
 	preempt_count_sub(PREEMPT_IRQ);
-	if (!regs_from_user(regs) && percpu_read(need_resched) && preemptible())
+	if (!regs_from_user(regs) && percpu_read(exit_work.resched) && preemptible())
 		preempt_schedule_irq();
 }
 
@@ -364,7 +364,7 @@ void user_exit_prepare(struct pt_regs *regs)
 	struct thread *t = thread_current();
 
 	for (;;) {
-		if (unlikely(percpu_read(need_resched))) {
+		if (unlikely(percpu_read(exit_work.resched))) {
 			local_irq_enable();
 			schedule();
 		} else if (unlikely(thread_user_work(t))) {

@@ -17,7 +17,14 @@
 #define PREEMPT_NMI  0x01000000u
 
 DECLARE_PERCPU(uint32_t, preempt_count);
-DECLARE_PERCPU(uint32_t, need_resched);
+
+/* Of a CPU: both are tested at once on each way to user mode (arch/x86/entry.S). */
+struct exit_work {
+	uint32_t resched;   /* another thread is to run */
+	uint32_t fpu_stale; /* the registers must be loaded before the thread enters user mode */
+} __aligned(8);
+static_assert(offsetof(struct exit_work, resched) == 0, "entry.S tests it alone, too");
+DECLARE_PERCPU(struct exit_work, exit_work);
 
 /* Reschedule now if asked for and allowed (interrupts on, count zero). */
 void preempt_schedule(void);
@@ -50,7 +57,7 @@ static inline void preempt_enable(void)
 {
 	barrier();
 	preempt_count_sub(PREEMPT_UNIT);
-	if (unlikely(percpu_read(need_resched)))
+	if (unlikely(percpu_read(exit_work.resched)))
 		preempt_schedule();
 }
 

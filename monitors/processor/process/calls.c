@@ -34,7 +34,11 @@ long sys_gettid(const struct syscall_args *args)
 /* getppid() */
 long sys_getppid(const struct syscall_args *args)
 {
-	return pid_vnr(process_ppid(process_current()));
+	const struct process *p = process_current();
+
+	if (unlikely(p->pid_ns))
+		return pid_vnr_in(process_ppid(p), p->pid_ns);
+	return process_ppid(p);
 }
 
 /* set_tid_address(ptr) */

@@ -13,5 +13,5 @@
  * Interrupts off.
  */
 void clockevent_set(uint64_t deadline_ns);
-/* Make @cpu look at its need_resched flag. */
+/* Make @cpu look at its exit_work.resched. */
 void ipi_resched(unsigned int cpu);
