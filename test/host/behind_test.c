@@ -224,6 +224,55 @@ static void appends_need_no_message(struct ktest *t)
 	EXPECT_EQ(t, node.writes, 3);
 }
 
+/* Another processor has come after a flush, and appends @n bytes of text, and leaves again. */
+static void another_appends(uint64_t *at, uint64_t n)
+{
+	memcpy(node.bytes + *at, text + *at, n);
+	*at += n;
+	node.size = *at;
+	node.version++;
+	grant++;
+}
+
+/* The file stays open here all the time: the old line of its last page is not sent. */
+static void what_another_wrote_meanwhile_stays(struct ktest *t)
+{
+	static const struct {
+		uint32_t flags;
+		uint64_t first; /* bytes from here, before the other one comes */
+	} tries[] = {
+		{ O_RDWR, PAGE_SIZE + 8 * SMALL },
+		{ O_RDWR | O_APPEND, PAGE_SIZE + 8 * SMALL },
+		{ O_RDWR | O_APPEND, 2 * SMALL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
+		unsigned int opens;
+		uint64_t at = 0;
+		struct file f;
+
+		begin(t);
+		ASSERT_EQ(t, open_as(&f, tries[i].flags, true), 0);
+		write_small(t, &f, &at, tries[i].first);
+		EXPECT_EQ(t, at_node(at), tries[i].first == 2 * SMALL);
+		ASSERT_EQ(t, live_flush_behind(&f.attr.file), 0);
+		EXPECT_TRUE(t, at_node(at));
+		EXPECT_TRUE(t, reads(&f, at));
+		another_appends(&at, 2 * SMALL);
+		/* A store into a mapping has asked for room: no message tells of the end. */
+		file_dirty_note_room(&object, 0, PAGES, 0, room_forgotten);
+		opens = node.opens;
+		write_small(t, &f, &at, 3 * PAGE_SIZE);
+		EXPECT_FALSE(t, at_node(at)); /* the last ones were kept again */
+		EXPECT_EQ(t, node.opens, opens + 1);
+		EXPECT_EQ(t, f.ops->fsync(&f, false), 0);
+		EXPECT_TRUE(t, at_node(at));
+		EXPECT_TRUE(t, reads(&f, at));
+		close_file(&f);
+	}
+	EXPECT_EQ(t, holders + writers, 0);
+}
+
 /* A full disk is told by write(2), and nothing that was accepted is lost. */
 static void a_full_disk_is_told_at_once(struct ktest *t)
 {
@@ -436,6 +485,7 @@ static const struct ktest_case cases[] = {
 	KTEST(the_time_is_that_of_the_write),
 	KTEST(some_go_through),
 	KTEST(appends_need_no_message),
+	KTEST(what_another_wrote_meanwhile_stays),
 	KTEST(a_full_disk_is_told_at_once),
 	KTEST(the_limit_of_marked_lines),
 	KTEST(a_flush_that_ends_half_way),

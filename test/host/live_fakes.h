@@ -78,13 +78,14 @@ static int answer(uint32_t *who, struct file_state *out)
 
 /* May this processor keep what it knows of the storage node's files? */
 static bool alone = true;
+static uint64_t grant = 1;
 static unsigned int holders, writers; /* under way */
 static int (*recall_flush)(uint32_t node);
 
-bool kept_hold(uint32_t at)
+uint64_t kept_hold(uint32_t at)
 {
 	holders += alone;
-	return alone;
+	return alone ? grant : 0;
 }
 
 void kept_release(uint32_t at)

@@ -409,18 +409,19 @@ void kept_drop(uint32_t node)
 	free_all(&dead);
 }
 
-bool kept_hold(uint32_t node)
+uint64_t kept_hold(uint32_t node)
 {
+	uint64_t grant = 0;
 	struct kept_node *n;
-	bool held;
 
 	spin_lock(&kept.lock);
 	n = node_locked(node);
-	held = n && n->allowed;
-	if (held)
+	if (n && n->allowed) {
 		n->holders++;
+		grant = n->gen + 1; /* it is not allowed again before gen is another one */
+	}
 	spin_unlock(&kept.lock);
-	return held;
+	return grant;
 }
 
 void kept_release(uint32_t node)
@@ -431,7 +432,7 @@ void kept_release(uint32_t node)
 	spin_lock(&kept.lock);
 	n = node_locked(node);
 	ASSERT(n && n->holders);
-	wake = !--n->holders && !n->allowed;
+	wake = !--n->holders; /* also of a recall that the node has given up, and allows it again */
 	spin_unlock(&kept.lock);
 	if (wake)
 		wake_all(&released);

@@ -56,9 +56,10 @@ void kept_drop(uint32_t node);
 
 /*
  * Is this processor alone with the files of @node, as far as that has told? Then it is until
- * kept_release(): SP_RECALL is not answered before.
+ * kept_release(): SP_RECALL is not answered before. The number of the grant, or 0: between two
+ * answers that are the same no other processor was there.
  */
-bool kept_hold(uint32_t node) __must_check;
+uint64_t kept_hold(uint32_t node) __must_check;
 void kept_release(uint32_t node);
 /*
  * kept_drop() for SP_RECALL; until no thread holds it, and what was written in the belief that no

@@ -205,8 +205,7 @@ static int drop_old_locked(struct live_file *lf) __must_hold(&lf->change)
 	return err;
 }
 
-/* Close-to-open. */
-static int refresh_locked(struct live_file *lf, struct file_state *state) __must_hold(&lf->change)
+int live_refresh_locked(struct live_file *lf, struct file_state *state)
 {
 	int err, tries = 0;
 
@@ -875,6 +874,7 @@ static const struct file_ops live_ops = {
 static int open_locked(struct file *f, struct live_handle *h) __must_hold(&h->lf->change)
 {
 	struct file_state state = { .mtime = f->attr.mtime };
+	const uint64_t grant = live_grant(h->lf);
 	int err = h->lf->behind ? live_flush_locked(h->lf, 0, UINT64_MAX) : 0;
 
 	assert_mutex_held(&h->lf->change);
@@ -885,7 +885,9 @@ static int open_locked(struct file *f, struct live_handle *h) __must_hold(&h->lf
 	 * another thread may have found it, and have written and closed it by now.
 	 */
 	if (!f->fresh || h->lf->told_by || !kept_is_unwritten(&f->attr.file, f->attr.made_at))
-		err = refresh_locked(h->lf, &state);
+		err = live_refresh_locked(h->lf, &state);
+	if (!err)
+		live_relies_locked(h->lf, grant);
 	if (!err && h->writes)
 		err = object_write_begin(h->lf->object);
 	if (err)

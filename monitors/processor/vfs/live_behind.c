@@ -12,7 +12,9 @@
  *		not 0, is the size that these make; all pages from the end that the caching node
  *		knows up to there are marked, and flushed in order.
  *		Such bytes are made under kept_hold() only, so an SP_RECALL that has waited for it
- *		finds all of them.
+ *		finds all of them. live_file.grant is that under which the lines have last been
+ *		compared with the node's: pages are sent whole, and a line of before another
+ *		processor's write would undo that.
  * Locking:	live_file.change, as for each write.
  * Ordering:	a flush sends the whole file, from its first marked page on, before each request
  *		that another one may see: writes that go through, truncations, fsync, stat, open,
@@ -64,14 +66,42 @@ void live_wrote_locked(struct live_file *lf, uint64_t first, uint64_t end)
 	lf->next_write = end;
 }
 
-/* As far as is known now. */
-static bool is_alone(const struct live_file *lf)
+uint64_t live_grant(const struct live_file *lf)
 {
-	const bool alone = kept_hold(lf->file.node);
+	const uint64_t grant = kept_hold(lf->file.node);
 
-	if (alone)
+	if (grant)
 		kept_release(lf->file.node);
-	return alone;
+	return grant;
+}
+
+void live_relies_locked(struct live_file *lf, uint64_t grant)
+{
+	assert_mutex_held(&lf->change);
+	if (lf->grant == grant)
+		return;
+	/* Another processor may have cut the file, and has its own idea of where it ends. */
+	file_dirty_forget_room(lf->object);
+	live_count_again_locked(lf);
+	lf->grant = grant;
+}
+
+/*
+ * Is this processor alone, and has nobody else written since the lines came? An open file stays
+ * open while other processors come, write, and go: then the node is asked, once, and the caller's
+ * write goes through.
+ */
+static bool is_alone_locked(struct live_file *lf) __must_hold(&lf->change)
+{
+	const uint64_t grant = live_grant(lf);
+	struct file_state state;
+
+	assert_mutex_held(&lf->change);
+	if (!grant || grant == lf->grant)
+		return grant;
+	if (!live_refresh_locked(lf, &state))
+		live_relies_locked(lf, grant);
+	return false;
 }
 
 static bool is_wise_locked(struct live_file *lf, uint64_t at, uint64_t len, uint32_t flags)
@@ -83,7 +113,8 @@ static bool is_wise_locked(struct live_file *lf, uint64_t at, uint64_t len, uint
 	return write_behind && lf->may_be_behind && lf->in_order >= IN_ORDER &&
 	       at == lf->next_write && len < WRITE_MAX &&
 	       !(flags & (O_SYNC | O_DSYNC | O_DIRECT)) && lf->told_by && lf->told_by == lf->node &&
-	       at <= READ_ONCE(lf->object->size) && at < limit && len <= limit - at && is_alone(lf);
+	       at <= READ_ONCE(lf->object->size) && at < limit && len <= limit - at &&
+	       is_alone_locked(lf);
 }
 
 /* Has page @pgoff its place on the disk? If need be the node is asked. */
@@ -160,15 +191,18 @@ static ssize_t enter_page_locked(struct live_file *lf, struct uio *uio, uint64_t
 static ssize_t write_page_locked(struct live_file *lf, struct uio *uio, uint64_t at)
 	__must_hold(&lf->change)
 {
-	uint64_t changes;
+	uint64_t changes, grant;
 	ssize_t n;
 
 	assert_mutex_held(&lf->change);
 	if (READ_ONCE(lf->object->nr_dirty) >= BEHIND_PAGES && live_flush_ahead_locked(lf))
 		return 0;
-	if (!has_room_locked(lf, at >> PAGE_SHIFT, &changes) || !kept_hold(lf->file.node))
+	if (!has_room_locked(lf, at >> PAGE_SHIFT, &changes))
 		return 0;
-	n = enter_page_locked(lf, uio, at, changes);
+	grant = kept_hold(lf->file.node);
+	if (!grant)
+		return 0;
+	n = grant == lf->grant ? enter_page_locked(lf, uio, at, changes) : 0;
 	kept_release(lf->file.node);
 	return n;
 }

@@ -29,6 +29,7 @@ struct live_file {
 	uint64_t end;           /* the size that they make, if that is larger; else 0 */
 	uint64_t next_write;    /* where the last write(2) ended */
 	unsigned int in_order;  /* writes that each began where the one before ended */
+	uint64_t grant;         /* kept_hold() of when the lines were as the node had it; or 0 */
 	uint32_t errors;        /* losses of this file that we know of */
 	uint32_t maps_seen;     /* atomic: errors that msync() has told */
 	struct fs_time ctime;   /* the latest that an open has found */
@@ -58,6 +59,9 @@ bool live_again_locked(struct live_file *lf, int err, int *tries) __must_hold(&l
  * programs may have stored into them.
  */
 void live_doubt(struct object *obj, uint64_t first, uint64_t end);
+/* Close-to-open: lines of another version than the node's go. */
+int live_refresh_locked(struct live_file *lf, struct file_state *state) __must_hold(&lf->change)
+	__must_check;
 int live_sync_locked(struct live_file *lf, bool datasync) __must_hold(&lf->change) __must_check;
 
 /* --- live_behind.c --------------------------------------------------------------------- */
@@ -70,6 +74,10 @@ ssize_t live_behind_locked(struct live_file *lf, struct uio *uio, uint64_t *at, 
 	__must_hold(&lf->change) __must_check;
 /* A write(2) of bytes [@first, @end) is done, in one way or the other. */
 void live_wrote_locked(struct live_file *lf, uint64_t first, uint64_t end) __must_hold(&lf->change);
+/* The present kept_hold() of its storage node. */
+uint64_t live_grant(const struct live_file *lf);
+/* The lines have been made as the caching node has it since live_grant() was @grant. */
+void live_relies_locked(struct live_file *lf, uint64_t grant) __must_hold(&lf->change);
 /* It is not wise to keep the next ones. */
 void live_count_again_locked(struct live_file *lf) __must_hold(&lf->change);
 /* A flush has met all marked lines: there are no such bytes any more. */
