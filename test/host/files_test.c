@@ -53,6 +53,7 @@ static struct {
 	bool keeps;              /* the processor may keep names */
 	void (*meanwhile)(void); /* after the next look-up was done, before it is answered */
 	void (*makes)(void);     /* the same of the next file that is made */
+	bool data_away;          /* DATA does not answer */
 } net;
 
 /* --- contents, which no memory node is here for ------------------------------------------ */
@@ -147,6 +148,8 @@ static int call_once(const struct rpc_call *call)
 
 	if (call->peer != NODE && call->peer != DATA)
 		return -EHOSTUNREACH;
+	while (call->peer == DATA && __atomic_load_n(&net.data_away, __ATOMIC_ACQUIRE))
+		thread_yield();
 	net.nr_calls++;
 	net.nr_unlinks += call->opcode == PS_UNLINK;
 	if (call->opcode == PS_UNLINK && unlinks) {
@@ -1444,6 +1447,29 @@ static void want_of_memory_is_waited_for(struct ktest *t)
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 }
 
+/* More changes than a node has records of, of which it can forget those before. */
+static void a_node_that_is_away_keeps_no_other_from_forgetting(struct ktest *t)
+{
+	unsigned int before;
+
+	setup(t);
+	ASSERT_EQ(t, make("/data/x", S_IFREG | 0644, NULL), 0);
+	before = memfs_nr_files(data.fs);
+	__atomic_store_n(&net.data_away, true, __ATOMIC_RELEASE);
+	EXPECT_EQ(t, remove_path("/data/x"), 0);
+	for (int i = 0; i < 600; i++) {
+		ASSERT_EQ(t, make("/f", S_IFREG | 0644, NULL), 0);
+		ASSERT_EQ(t, remove_path("/f"), 0);
+	}
+	flush();
+	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, exists("/f"), -ENOENT);
+	__atomic_store_n(&net.data_away, false, __ATOMIC_RELEASE);
+	drain();
+	EXPECT_EQ(t, behind_error(DATA), 0);
+	EXPECT_EQ(t, memfs_nr_files(data.fs), before - 1);
+}
+
 #define LATER(name)                                             \
 	static void name##_with_removals_later(struct ktest *t) \
 	{                                                       \
@@ -1458,6 +1484,7 @@ LATER(many_removals_are_few_requests)
 LATER(a_batch_whose_answer_is_lost_is_done_once)
 LATER(what_the_node_refuses_is_told)
 LATER(want_of_memory_is_waited_for)
+LATER(a_node_that_is_away_keeps_no_other_from_forgetting)
 LATER(names_come_and_go)
 LATER(paths_follow_a_rename)
 LATER(a_file_without_a_name_may_get_one)
@@ -1489,6 +1516,7 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(a_batch_whose_answer_is_lost_is_done_once_with_removals_later),
 	KTEST(what_the_node_refuses_is_told_with_removals_later),
 	KTEST(want_of_memory_is_waited_for_with_removals_later),
+	KTEST(a_node_that_is_away_keeps_no_other_from_forgetting_with_removals_later),
 	KTEST(names_come_and_go_with_removals_later),
 	KTEST(paths_follow_a_rename_with_removals_later),
 	KTEST(a_file_without_a_name_may_get_one_with_removals_later),

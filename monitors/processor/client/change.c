@@ -4,9 +4,10 @@
  *
  * Flow:	begin() takes the next number -> the request -> call(), which repeats it to a node
  *		that was started again -> end().
- * Invariants:	numbers in use are in the list `pending`, in order, so that its head is the smallest
- *		one without an answer: each request tells it, and the storage node forgets the
- *		answers before it.
+ * Invariants:	numbers in use are in the list `pending`, in order, so that the first of a node is
+ *		the smallest one that it has not answered: each request tells the node that, and it
+ *		forgets the answers before it. Those of another node, which may be away, have no
+ *		part in it.
  * Locking:	pending.lock (RANK_SPIN_FS).
  */
 #include "change.h"
@@ -49,6 +50,19 @@ static struct {
 	.ended = WAITQUEUE_INIT(pending.ended),
 };
 
+/* The smallest number that @node has not answered; those to come are larger than what is here. */
+static uint64_t acked_locked(uint32_t node) __must_hold(&pending.lock)
+{
+	const struct numbered *n;
+
+	assert_spin_held(&pending.lock);
+	list_for_each_entry(n, &pending.list, link) {
+		if (n->node == node)
+			return n->seq;
+	}
+	return pending.last + 1;
+}
+
 struct numbered *change_number(const struct fs_cred *cred, struct ps_change *change, uint32_t node,
 			       size_t room)
 {
@@ -62,7 +76,7 @@ struct numbered *change_number(const struct fs_cred *cred, struct ps_change *cha
 	spin_lock(&pending.lock);
 	n->seq = ++pending.last;
 	list_add_tail(&n->link, &pending.list);
-	change->acked = list_first_entry(&pending.list, struct numbered, link)->seq;
+	change->acked = acked_locked(node);
 	spin_unlock(&pending.lock);
 	change->seq = n->seq;
 	return n;
@@ -77,7 +91,7 @@ void change_renumber(struct numbered *n)
 	list_del(&n->link);
 	n->seq = ++pending.last;
 	list_add_tail(&n->link, &pending.list);
-	w.acked = cpu_to_le64(list_first_entry(&pending.list, struct numbered, link)->seq);
+	w.acked = cpu_to_le64(acked_locked(n->node));
 	spin_unlock(&pending.lock);
 	w.seq = cpu_to_le64(n->seq);
 	memcpy(n->body, &w, sizeof(w));
@@ -92,24 +106,20 @@ void change_answered(struct numbered *n)
 	kfree(n);
 }
 
-static struct numbered *begin(const struct fs_cred *cred, struct ps_change *change)
+static struct numbered *begin(const struct fs_cred *cred, struct ps_change *change, uint32_t node)
 {
-	return change_number(cred, change, 0, BODY_MAX);
+	return change_number(cred, change, node, BODY_MAX);
 }
 
 /* Send @len bytes of request, unless that is an error.  The reply's length or an errno. */
-static int finish(struct numbered *n, uint32_t node, uint16_t opcode, ssize_t len, void *reply,
-		  size_t max)
+static int finish(struct numbered *n, uint16_t opcode, ssize_t len, void *reply, size_t max)
 {
+	const size_t size = (size_t)len;
 	int ret = (int)len;
 
-	spin_lock(&pending.lock);
-	n->node = node;
-	spin_unlock(&pending.lock);
 	if (len >= 0)
-		ret = n->to_end
-			      ? storage_call_to_end(node, opcode, n->body, (size_t)len, reply, max)
-			      : storage_call(node, opcode, n->body, (size_t)len, reply, max);
+		ret = n->to_end ? storage_call_to_end(n->node, opcode, n->body, size, reply, max)
+				: storage_call(n->node, opcode, n->body, size, reply, max);
 	change_answered(n);
 	return ret;
 }
@@ -142,12 +152,11 @@ void storage_drain(uint32_t node)
 }
 
 /* The same for a request that is answered by the attributes of a file. */
-static int finish_attr(struct numbered *n, uint32_t node, uint16_t opcode, ssize_t len,
-		       struct file_attr *attr)
+static int finish_attr(struct numbered *n, uint16_t opcode, ssize_t len, struct file_attr *attr)
 {
 	struct proto_attr_wire reply;
 	struct proto_attr a;
-	int ret = finish(n, node, opcode, len, &reply, sizeof(reply));
+	int ret = finish(n, opcode, len, &reply, sizeof(reply));
 
 	if (ret >= 0)
 		ret = proto_attr_decode(&reply, (size_t)ret, &a);
@@ -157,12 +166,12 @@ static int finish_attr(struct numbered *n, uint32_t node, uint16_t opcode, ssize
 }
 
 /* The same for a request that is answered by what lost a name. */
-static int finish_removed(struct numbered *n, uint32_t node, uint16_t opcode, ssize_t len,
+static int finish_removed(struct numbered *n, uint16_t opcode, ssize_t len,
 			  struct storage_removed *removed)
 {
 	struct ps_removed_rep_wire reply;
 	struct ps_removed_rep rep;
-	int ret = finish(n, node, opcode, len, &reply, sizeof(reply));
+	int ret = finish(n, opcode, len, &reply, sizeof(reply));
 
 	if (ret >= 0)
 		ret = ps_removed_rep_decode(&reply, (size_t)ret, &rep);
@@ -201,13 +210,12 @@ static int make(const struct fs_cred *cred, uint16_t opcode, const struct storag
 		.name = at->name,
 		.target = what->target,
 	};
-	struct numbered *n = begin(cred, &req.change);
+	struct numbered *n = begin(cred, &req.change, at->dir->node);
 
 	ASSERT(at->len <= PS_NAME_MAX && what->target_len < PROTO_PATH_MAX);
 	if (!n)
 		return -ENOMEM;
-	return finish_attr(n, at->dir->node, opcode,
-			   ps_make_req_encode(opcode, &req, n->body, BODY_MAX), attr);
+	return finish_attr(n, opcode, ps_make_req_encode(opcode, &req, n->body, BODY_MAX), attr);
 }
 
 int storage_make(const struct fs_cred *cred, const struct storage_name *at,
@@ -235,11 +243,10 @@ int storage_link(const struct fs_cred *cred, const struct file_id *file,
 
 	if (file->node != at->dir->node)
 		return -EXDEV;
-	n = begin(cred, &req.change);
+	n = begin(cred, &req.change, at->dir->node);
 	if (!n)
 		return -ENOMEM;
-	return finish_attr(n, at->dir->node, PS_LINK, ps_link_req_encode(&req, n->body, BODY_MAX),
-			   NULL);
+	return finish_attr(n, PS_LINK, ps_link_req_encode(&req, n->body, BODY_MAX), NULL);
 }
 
 /* --- removing, renaming ------------------------------------------------------------------ */
@@ -252,14 +259,13 @@ static int remove_entry(const struct fs_cred *cred, uint16_t opcode, const struc
 				     .name_len = (uint16_t)at->len,
 				     .unused = unused,
 				     .name = at->name };
-	struct numbered *n = begin(cred, &req.change);
+	struct numbered *n = begin(cred, &req.change, at->dir->node);
 
 	if (!n)
 		return -ENOMEM;
 	/* Were it done later, a program might use the file by then. */
 	n->to_end = unused;
-	return finish_removed(n, at->dir->node, opcode,
-			      ps_remove_req_encode(&req, n->body, BODY_MAX), removed);
+	return finish_removed(n, opcode, ps_remove_req_encode(&req, n->body, BODY_MAX), removed);
 }
 
 int storage_unlink(const struct fs_cred *cred, const struct storage_name *at,
@@ -293,12 +299,11 @@ int storage_rename(const struct fs_cred *cred, const struct storage_rename *how,
 
 	if (how->from.dir->node != how->to.dir->node)
 		return -EXDEV;
-	n = begin(cred, &req.change);
+	n = begin(cred, &req.change, how->from.dir->node);
 	if (!n)
 		return -ENOMEM;
 	n->to_end = how->unused;
-	return finish_removed(n, how->from.dir->node, PS_RENAME,
-			      ps_rename_req_encode(&req, n->body, BODY_MAX), removed);
+	return finish_removed(n, PS_RENAME, ps_rename_req_encode(&req, n->body, BODY_MAX), removed);
 }
 
 /* --- attributes, the end of a use ---------------------------------------------------------- */
@@ -319,12 +324,11 @@ int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
 		.mtime_ns = how->mtime.nsec,
 		.flags = how->flags,
 	};
-	struct numbered *n = begin(cred, &req.change);
+	struct numbered *n = begin(cred, &req.change, file->node);
 
 	if (!n)
 		return -ENOMEM;
-	return finish_attr(n, file->node, PS_SETATTR,
-			   ps_setattr_req_encode(&req, n->body, BODY_MAX), attr);
+	return finish_attr(n, PS_SETATTR, ps_setattr_req_encode(&req, n->body, BODY_MAX), attr);
 }
 
 int storage_xattr_set(const struct fs_cred *cred, const struct file_id *file, const char *name,
@@ -351,7 +355,7 @@ int storage_xattr_set(const struct fs_cred *cred, const struct file_id *file, co
 	n = change_number(cred, &req.change, file->node, room);
 	if (!n)
 		return -ENOMEM;
-	return finish_attr(n, file->node, value ? PS_SETXATTR : PS_REMOVEXATTR,
+	return finish_attr(n, value ? PS_SETXATTR : PS_REMOVEXATTR,
 			   ps_setxattr_req_encode(&req, n->body, room), NULL);
 }
 
@@ -419,7 +423,6 @@ int storage_declare(uint32_t node, uint32_t incarn, const struct file_id *files,
 
 int storage_ask_keep(uint32_t node, bool *granted)
 {
-	struct numbered *first;
 	struct ps_keep_req_wire w;
 	struct ps_keep_rep_wire reply;
 	struct ps_keep_req req;
@@ -427,8 +430,7 @@ int storage_ask_keep(uint32_t node, bool *granted)
 	int ret;
 
 	spin_lock(&pending.lock);
-	first = list_first_entry_or_null(&pending.list, struct numbered, link);
-	req.acked = first ? first->seq : pending.last + 1;
+	req.acked = acked_locked(node);
 	spin_unlock(&pending.lock);
 	ps_keep_req_encode(&req, &w);
 	ret = storage_call(node, PS_KEEP, &w, sizeof(w), &reply, sizeof(reply));

@@ -8,7 +8,7 @@
 
 struct numbered {
 	struct list_head link; /* pending.lock */
-	uint32_t node;         /* pending.lock: that has been asked, or will be; 0: none yet */
+	uint32_t node;         /* const: that is asked */
 	uint64_t seq;
 	bool to_end; /* its answer is waited for by a thread that is killed, too */
 	/* behind.c: */
@@ -19,10 +19,7 @@ struct numbered {
 	uint8_t body[];
 };
 
-/*
- * A number for a change by @cred at @node (0: that is said when it is sent), and @room bytes for
- * its request.  NULL: no memory.
- */
+/* A number for a change by @cred at @node, and @room bytes for its request.  NULL: no memory. */
 struct numbered *change_number(const struct fs_cred *cred, struct ps_change *change, uint32_t node,
 			       size_t room);
 /* Another one, as the answer to the first is one that stays; also in its body. */
