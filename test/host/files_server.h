@@ -3,6 +3,7 @@
 #pragma once
 
 #define storage_close    server_close
+#define storage_declare  server_declare
 #define storage_getattr  server_getattr
 #define storage_getdents server_getdents
 #define storage_lookup   server_lookup
@@ -10,6 +11,7 @@
 #define storage_statfs   server_statfs
 #include <storage/storage.h>
 #undef storage_close
+#undef storage_declare
 #undef storage_getattr
 #undef storage_getdents
 #undef storage_lookup

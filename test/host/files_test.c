@@ -18,6 +18,7 @@
 #include <mm/slab.h>
 #include <net/rpc.h>
 #include <processor/client/behind.h>
+#include <processor/client/change.h>
 #include <processor/client/file_node.h>
 #include <processor/client/kept.h>
 #include <processor/client/storage.h>
@@ -1470,6 +1471,87 @@ static void a_node_that_is_away_keeps_no_other_from_forgetting(struct ktest *t)
 	EXPECT_EQ(t, memfs_nr_files(data.fs), before - 1);
 }
 
+/* The node would refuse it: then it is asked. */
+static void rights_are_those_of_now(struct ktest *t)
+{
+	struct inode *dir;
+	struct attr_change ch = { .valid = ATTR_MODE, .mode = 0555 };
+
+	setup(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0777, NULL), 0);
+	ASSERT_EQ(t, make("/d/a", S_IFREG | 0644, NULL), 0);
+	dir = get("/d");
+	ASSERT_FALSE(t, IS_ERR(dir));
+	EXPECT_EQ(t, dir->ops->setattr(dir, &ch), 0);
+	user.uid = 1000;
+	EXPECT_EQ(t, remove_path("/d/a"), -EACCES);
+	user.uid = 0;
+	ch.mode = 01777;
+	EXPECT_EQ(t, dir->ops->setattr(dir, &ch), 0);
+	user.uid = 1000;
+	EXPECT_EQ(t, remove_path("/d/a"), -EPERM);
+	EXPECT_EQ(t, exists("/d/a"), 0);
+	EXPECT_EQ(t, net.nr_unlinks, 2u);
+	user.uid = 0;
+	ch.mode = 0777;
+	EXPECT_EQ(t, dir->ops->setattr(dir, &ch), 0);
+	inode_put(dir);
+	user.uid = 1000;
+	EXPECT_EQ(t, remove_path("/d/a"), 0);
+	user.uid = 0;
+	EXPECT_EQ(t, net.nr_unlinks, 2u);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE), 0);
+}
+
+static struct {
+	bool begun;
+	unsigned int nr_batches; /* afterwards */
+} flusher;
+
+static void flush_elsewhere(void *arg)
+{
+	(void)arg;
+	__atomic_store_n(&flusher.begun, true, __ATOMIC_RELEASE);
+	flush();
+	flusher.nr_batches = __atomic_load_n(&net.nr_batches, __ATOMIC_ACQUIRE);
+}
+
+/* A removal of which it is not known yet whether it is done here: a flush waits for it. */
+static void a_flush_waits_for_what_is_open(struct ktest *t)
+{
+	struct file_attr root, attr;
+	struct storage_name at = { .dir = &root.file, .name = "a", .len = 1 };
+	struct numbered *n;
+	struct thread *thread;
+
+	setup(t);
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, stat_path("/", &root), 0);
+	ASSERT_EQ(t, stat_path("/a", &attr), 0);
+	n = behind_unlink(&user, &at, &attr.file);
+	ASSERT_TRUE(t, n);
+	behind_cancel(n);
+	flush();
+	EXPECT_EQ(t, net.nr_batches, 0u);
+	n = behind_unlink(&user, &at, &attr.file);
+	ASSERT_TRUE(t, n);
+	flusher.begun = false;
+	thread = thread_create("flusher", flush_elsewhere, NULL);
+	ASSERT_FALSE(t, IS_ERR(thread));
+	while (!__atomic_load_n(&flusher.begun, __ATOMIC_ACQUIRE))
+		thread_yield();
+	for (int i = 0; i < 100; i++)
+		thread_yield();
+	EXPECT_TRUE(t, kept_remove(&root, "a", 1, &attr));
+	behind_send(n);
+	thread_join(thread);
+	EXPECT_EQ(t, flusher.nr_batches, 1u);
+	EXPECT_EQ(t, exists("/a"), -ENOENT);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+}
+
 #define LATER(name)                                             \
 	static void name##_with_removals_later(struct ktest *t) \
 	{                                                       \
@@ -1484,6 +1566,8 @@ LATER(many_removals_are_few_requests)
 LATER(a_batch_whose_answer_is_lost_is_done_once)
 LATER(what_the_node_refuses_is_told)
 LATER(want_of_memory_is_waited_for)
+LATER(rights_are_those_of_now)
+LATER(a_flush_waits_for_what_is_open)
 LATER(a_node_that_is_away_keeps_no_other_from_forgetting)
 LATER(names_come_and_go)
 LATER(paths_follow_a_rename)
@@ -1516,6 +1600,8 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(a_batch_whose_answer_is_lost_is_done_once_with_removals_later),
 	KTEST(what_the_node_refuses_is_told_with_removals_later),
 	KTEST(want_of_memory_is_waited_for_with_removals_later),
+	KTEST(rights_are_those_of_now_with_removals_later),
+	KTEST(a_flush_waits_for_what_is_open_with_removals_later),
 	KTEST(a_node_that_is_away_keeps_no_other_from_forgetting_with_removals_later),
 	KTEST(names_come_and_go_with_removals_later),
 	KTEST(paths_follow_a_rename_with_removals_later),

@@ -85,14 +85,22 @@ static struct behind_node *find(uint32_t node)
 	return found;
 }
 
+/* A change whose outcome here is still open is known to the next flush, but is not sent. */
+static bool is_open(struct numbered *n)
+{
+	return n->state == NUMBERED_OPEN;
+}
+
 /* --- the thread that sends ---------------------------------------------------------------- */
 
 static bool is_any(struct behind_node *b)
 {
+	struct numbered *n;
 	bool any;
 
 	spin_lock(&behind.lock);
-	any = !list_empty(&b->queue);
+	n = list_first_entry_or_null(&b->queue, struct numbered, queue);
+	any = n && !is_open(n);
 	spin_unlock(&behind.lock);
 	return any;
 }
@@ -117,7 +125,7 @@ static uint64_t due_ns(struct behind_node *b)
 	return since + OLD_NS;
 }
 
-/* Move as many to b->sending as one message holds: their numbers ascend there. */
+/* Move as many to b->sending as one message holds: their numbers ascend there. None is open. */
 static void take(struct behind_node *b)
 {
 	struct numbered *n, *next;
@@ -128,7 +136,7 @@ static void take(struct behind_node *b)
 	spin_lock(&behind.lock);
 	list_for_each_entry_safe(n, next, &b->queue, queue) {
 		len += ps_batch_item_size(n->len);
-		if (nr == PS_BATCH_MAX || len > sizeof(b->body) || n->seq <= seq)
+		if (is_open(n) || nr == PS_BATCH_MAX || len > sizeof(b->body) || n->seq <= seq)
 			break;
 		seq = n->seq;
 		list_move_tail(&n->queue, &b->sending);
@@ -203,16 +211,32 @@ static uint32_t send_once(struct behind_node *b)
 	return nr;
 }
 
-static void send_some(struct behind_node *b)
+/* Those that are not to be done after all go. Returns how many. */
+static uint32_t drop_cancelled(struct behind_node *b)
 {
+	struct numbered *n, *next;
 	uint32_t nr = 0;
 
+	list_for_each_entry_safe(n, next, &b->sending, queue) {
+		if (n->state != NUMBERED_CANCELLED)
+			continue;
+		list_del(&n->queue);
+		change_answered(n);
+		nr++;
+	}
+	return nr;
+}
+
+static void send_some(struct behind_node *b)
+{
+	uint32_t nr;
+
 	take(b);
-	for (;;) {
+	nr = drop_cancelled(b);
+	while (!list_empty(&b->sending)) {
 		nr += send_once(b);
-		if (list_empty(&b->sending))
-			break;
-		thread_sleep_ns(RETRY_NS);
+		if (!list_empty(&b->sending))
+			thread_sleep_ns(RETRY_NS);
 	}
 	/* All at once: a flush has waited for those that were tried again, too. */
 	spin_lock(&behind.lock);
@@ -288,6 +312,35 @@ static bool has_room(struct behind_node *b)
 	return room;
 }
 
+/* From here on a flush waits for @n. */
+static void enter(struct behind_node *b, struct numbered *n)
+{
+	n->state = NUMBERED_OPEN;
+	spin_lock(&behind.lock);
+	if (list_empty(&b->queue))
+		b->since_ns = time_now_ns();
+	list_add_tail(&n->queue, &b->queue);
+	b->queued++;
+	spin_unlock(&behind.lock);
+}
+
+/* @n is not open any more. */
+static void leave(struct numbered *n, enum numbered_state state)
+{
+	struct behind_node *b = find(n->node);
+	bool wake;
+
+	ASSERT(b);
+	spin_lock(&behind.lock);
+	ASSERT(n->state == NUMBERED_OPEN);
+	wake = n == list_first_entry(&b->queue, struct numbered, queue) ||
+	       b->queued - b->taken >= MANY;
+	n->state = state; /* the thread may free it from here on */
+	spin_unlock(&behind.lock);
+	if (wake)
+		wake_one(&b->due);
+}
+
 struct numbered *behind_unlink(const struct fs_cred *cred, const struct storage_name *at,
 			       const struct file_id *victim)
 {
@@ -315,31 +368,19 @@ struct numbered *behind_unlink(const struct fs_cred *cred, const struct storage_
 	n->opcode = PS_UNLINK;
 	n->len = (uint32_t)len;
 	n->tries = 0;
+	enter(b, n);
 	return n;
 }
 
 void behind_cancel(struct numbered *n)
 {
-	change_answered(n);
+	leave(n, NUMBERED_CANCELLED);
 }
 
 void behind_send(struct numbered *n)
 {
-	struct behind_node *b = find(n->node);
-	bool wake;
-
-	ASSERT(b);
 	counter_inc(&behind_changes);
-	spin_lock(&behind.lock);
-	wake = list_empty(&b->queue);
-	if (wake)
-		b->since_ns = time_now_ns();
-	list_add_tail(&n->queue, &b->queue);
-	b->queued++;
-	wake |= b->queued - b->taken == MANY;
-	spin_unlock(&behind.lock);
-	if (wake)
-		wake_one(&b->due);
+	leave(n, NUMBERED_READY);
 }
 
 static bool is_answered(struct behind_node *b, uint64_t nr)

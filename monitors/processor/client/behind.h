@@ -10,7 +10,8 @@
  * Invariants:	the node sees the changes of this processor in their order: no other request is
  *		sent before what was queued before it is answered (behind_flush() in each), nor is
  *		a recall answered. Each has its number, so that it is done once, whatever is
- *		started again.
+ *		started again. A removal is in the queue before the name is missing here, so that
+ *		who finds it missing and asks the node finds the same there.
  * Failure:	what the node refuses, or could not be told within storage.wait_s, is logged, all
  *		that is kept goes, and the next sync or fsync of a directory there is -EIO.
  * Limits:	at most BEHIND_MAX are queued for a node; then programs wait.
@@ -28,11 +29,13 @@ struct storage_name;
 /*
  * The removal of the name @at of @victim, which no program here uses, by @cred. NULL: no memory, or
  * the caller is killed, or it is switched off: then the node is asked at once. May wait for room.
+ * A flush waits from here on until it is sent or cancelled: the caller does not sleep until then.
  */
 struct numbered *behind_unlink(const struct fs_cred *cred, const struct storage_name *at,
 			       const struct file_id *victim);
 /* It is done, as far as programs see. */
 void behind_send(struct numbered *n);
+/* It is not done here. */
 void behind_cancel(struct numbered *n);
 
 /*

@@ -6,6 +6,12 @@
 #include <lib/list.h>
 #include <proto/ps.h>
 
+enum numbered_state {
+	NUMBERED_OPEN,      /* its sender has not decided yet */
+	NUMBERED_READY,     /* is to be sent */
+	NUMBERED_CANCELLED, /* is not */
+};
+
 struct numbered {
 	struct list_head link; /* pending.lock */
 	uint32_t node;         /* const: that is asked */
@@ -13,6 +19,7 @@ struct numbered {
 	bool to_end; /* its answer is waited for by a thread that is killed, too */
 	/* behind.c: */
 	struct list_head queue;
+	enum numbered_state state; /* behind.lock; const once it is not open */
 	uint16_t opcode;
 	uint32_t len; /* of the body */
 	uint32_t tries;

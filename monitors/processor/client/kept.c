@@ -920,9 +920,23 @@ static void leave_rights_locked(const struct file_id *file) __must_hold(&kept.lo
 	changed_locked(hash_of_file(file));
 }
 
-bool kept_remove(const struct file_id *dir, const char *name, size_t len,
-		 const struct file_id *victim)
+/* Has the file of @attr the rights that it tells?  Its entry, or NULL. */
+static struct attr_entry *same_rights_locked(const struct file_attr *attr) __must_hold(&kept.lock)
 {
+	struct attr_entry *a = find_attr_locked(attr->file.ino, attr->file.gen, attr->file.node);
+	bool same;
+
+	assert_spin_held(&kept.lock);
+	same = a && a->what >= KEPT_RIGHTS && a->attr.mode == attr->mode &&
+	       a->attr.uid == attr->uid && a->attr.gid == attr->gid &&
+	       a->attr.attrs == attr->attrs && a->attr.acl == attr->acl;
+	return same ? a : NULL;
+}
+
+bool kept_remove(const struct file_attr *dir_attr, const char *name, size_t len,
+		 const struct file_attr *victim_attr)
+{
+	const struct file_id *dir = &dir_attr->file, *victim = &victim_attr->file;
 	const uint64_t hash = hash_of_name(dir, name, len);
 	struct attr_entry *a;
 	struct name_entry *e;
@@ -933,9 +947,9 @@ bool kept_remove(const struct file_id *dir, const char *name, size_t len,
 	spin_lock(&kept.lock);
 	n = node_locked(dir->node);
 	e = find_name_locked(dir, name, len);
-	a = find_attr_locked(dir->ino, dir->gen, dir->node);
+	a = same_rights_locked(dir_attr);
 	known = n && n->allowed && !n->moves.active && e && file_id_equal(&e->file, victim) &&
-		!mark_locked(hash)->active && a && a->what >= KEPT_RIGHTS && !a->attr.acl;
+		!mark_locked(hash)->active && a && !a->attr.acl && same_rights_locked(victim_attr);
 	if (known) {
 		/* That it is missing is nothing new in a directory of which all names are here. */
 		if (a->is_whole)

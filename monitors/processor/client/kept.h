@@ -125,12 +125,13 @@ bool kept_is_in_doubt(int err) __must_check;
 void kept_change_end(struct kept_change *c, int err);
 
 /*
- * Is it known that @victim has the name in @dir, and does nothing change that just now, and does no
- * access list of @dir have a say?  Then the name is missing from now on, and the caller sees to it
- * that the node does the same.  Of both files the rights are left.
+ * Is it known that @victim has the name in @dir, and does nothing change that just now, does no
+ * access list of @dir have a say, and are the rights of both files those that the caller has
+ * checked?  Then the name is missing from now on, and the caller sees to it that the node does the
+ * same.  Of both files the rights are left.
  */
-bool kept_remove(const struct file_id *dir, const char *name, size_t len,
-		 const struct file_id *victim) __must_check;
+bool kept_remove(const struct file_attr *dir, const char *name, size_t len,
+		 const struct file_attr *victim) __must_check;
 /* Does @node let this processor keep names? */
 bool kept_is_allowed(uint32_t node) __must_check;
 

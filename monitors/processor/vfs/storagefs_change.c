@@ -188,15 +188,27 @@ int storagefs_link(struct inode *dir, const char *name, size_t len, struct inode
 
 /* --- removing, renaming ----------------------------------------------------------------- */
 
+/* The rights that the node checks of a removal, where no access list has a say. */
+static bool may_remove_name(const struct fs_cred *cred, const struct file_attr *dir,
+			    const struct file_attr *victim)
+{
+	if ((dir->attrs & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND)) || attr_is_fixed(victim) ||
+	    fs_access(cred, dir->mode, dir->uid, dir->gid, FS_MAY_WRITE | FS_MAY_EXEC))
+		return false;
+	return !(dir->mode & 01000) || !cred->uid || cred->uid == victim->uid ||
+	       cred->uid == dir->uid;
+}
+
 /*
- * The node removes the name of @si, which no program uses, later (behind.h). The caller has checked
- * what the node would check. False: the node has to be asked.
+ * The node removes the name of @si, which no program uses, later (behind.h). The rights are checked
+ * once more: those that the caller has seen may be older than another program's change of them,
+ * which the node has done. False: the node has to be asked.
  */
 static bool remove_behind(struct storage_inode *si, const struct fs_cred *cred,
 			  const struct storage_name *at)
 {
+	struct file_attr dir, attr, all;
 	struct numbered *n;
-	struct file_attr attr;
 	bool is_last;
 
 	if (!kept_is_allowed(at->dir->node))
@@ -204,8 +216,9 @@ static bool remove_behind(struct storage_inode *si, const struct fs_cred *cred,
 	n = behind_unlink(cred, at, &si->file);
 	if (!n)
 		return false;
-	is_last = kept_attr(&si->file, KEPT_ALL, &attr) && attr.nlink == 1;
-	if (!kept_remove(at->dir, at->name, at->len, &si->file)) {
+	is_last = kept_attr(&si->file, KEPT_ALL, &all) && all.nlink == 1;
+	if (!kept_attr(at->dir, KEPT_RIGHTS, &dir) || !kept_attr(&si->file, KEPT_RIGHTS, &attr) ||
+	    !may_remove_name(cred, &dir, &attr) || !kept_remove(&dir, at->name, at->len, &attr)) {
 		behind_cancel(n);
 		return false;
 	}
@@ -213,9 +226,6 @@ static bool remove_behind(struct storage_inode *si, const struct fs_cred *cred,
 	/* Else it may be in use again by another name: its lines are left to the cache. */
 	if (is_last)
 		storagefs_gone(si, true);
-	/* A recall of meanwhile may have been answered before. */
-	if (!kept_is_allowed(at->dir->node))
-		(void)!behind_flush(at->dir->node, false);
 	return true;
 }
 
