@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """
-More servers that people have, unmodified: rsync, screen, node, Go; nginx under ab from the
-host; servers and clients on two processors. Each is left out by name where the host does not have
-it.
+More servers that people have, unmodified: rsync, screen, node, Go; a login by dropbear, and nginx
+under ab, from the host; servers and clients on two processors. Each is left out by name where the
+host does not have it.
 """
 
+import glob
 import os
+import pty
 import shutil
 import subprocess
 import time
@@ -28,8 +30,9 @@ from test_servers import NGINX_SETUP, UNTIL, a_free_port, end, on_the_host
 
 pytestmark = pytest.mark.long
 
-PROGRAMS = ["rsync", "screen", "node", "nginx", "curl", "redis-server", "redis-cli",
-            "redis-benchmark", "python3", "chmod", "touch", "id", "kill", "timeout"]  # fmt: skip
+PROGRAMS = ["rsync", "dropbear", "dropbearkey", "screen", "node", "nginx", "curl", "redis-server",
+            "redis-cli", "redis-benchmark", "python3", "chmod", "touch", "id", "kill",
+            "timeout"]  # fmt: skip
 LIMIT_S = 300
 
 RSYNC = UNTIL + r"""
@@ -50,7 +53,7 @@ rsync $at
 rsync -a src/ $at/m/; echo "status $?"
 (cd dst && find . -type f -printf '%p %s %m\n' | sort); stat -c %Y dst/a/3; readlink dst/l
 seq 5 >> src/a/2; rm src/a/1; touch -d @1100000000 src/a/3
-rsync -ai --delete src/ $at/m/ | sort; echo "status $?"
+rsync -aiO --delete src/ $at/m/ | sort; echo "status $?"
 rsync -a $at/m/ back/; diff -r --no-dereference src back; echo "same $?"
 rsync -a $at/none/ back/ 2> err; echo "status $?"; grep -c 'Unknown module' err
 kill $p; wait $p; echo "status $?"
@@ -166,6 +169,10 @@ def disk_of_servers(texts):
     for top in ("/lib/terminfo", "/etc/terminfo"):
         if os.path.isdir(top):
             add_directory(tree, top)
+    for path in ("/etc/shells", "/etc/nsswitch.conf", *glob.glob("/lib/x86_64-linux-gnu/libnss_*")):
+        if os.path.exists(path):
+            tree.add_host_path(path)
+    tree.links["/root"] = "/tmp/home"  # where programs may write
     server = go_server()
     if server:
         tree.files["/usr/bin/go-server"] = server
@@ -197,6 +204,14 @@ def test_a_go_server(servers, texts, where):  # noqa: F811
                              str(a_free_port())], where, LIMIT_S)  # fmt: skip
 
 
+DROPBEAR = r"""
+mkdir -p -m 700 /tmp/home/.ssh && cd /tmp/home
+dropbearkey -t ed25519 -f host > /dev/null 2>&1
+printf '%s\n' "$1" > .ssh/authorized_keys; chmod 600 .ssh/authorized_keys
+exec dropbear -F -E -s -m -p 7001 -r host
+"""
+
+
 @pytest.fixture
 def published(disk_of_servers):
     """The port of the host that leads to 7001."""
@@ -207,6 +222,41 @@ def published(disk_of_servers):
     finally:
         running.close()
     assert not running.complaints()
+
+
+def test_a_login_by_dropbear(published, tmp_path):
+    """From the host: commands, their bytes and statuses, a terminal; a wrong key has no way in."""
+    for program in ("dropbear", "dropbearkey", "dbclient"):
+        require(program)
+    running, port = published
+    keys = []
+    for name in ("good", "bad"):
+        out = subprocess.run(["dropbearkey", "-t", "ed25519", "-f", str(tmp_path / name)],
+                             check=True, capture_output=True, text=True).stdout  # fmt: skip
+        keys.append(next(line for line in out.splitlines() if line.startswith("ssh-")))
+    server, capture = running.start([*BASH, DROPBEAR, "dropbear", keys[0]], cwd="/tmp",
+                                    env=["PATH=/usr/bin:/bin:/usr/sbin:/sbin"])  # fmt: skip
+
+    def login(command, *options, key="good", **how):
+        return subprocess.run(
+            ["dbclient", "-y", "-y", "-i", str(tmp_path / key), *options, "-p", str(port),
+             "root@127.0.0.1", command], capture_output=True, timeout=120, check=False,
+            env={**os.environ, "HOME": str(tmp_path)}, **how)  # fmt: skip
+
+    wait_for(lambda: login("true").returncode == 0)
+    got = login("echo out; echo err >&2; pwd; id -un; exit 7")
+    assert (got.returncode, got.stdout) == (7, b"out\n/tmp/home\nroot\n")
+    assert got.stderr.endswith(b"err\n")
+    body = bytes(range(256)) * 4000
+    assert login("cat", input=body).stdout == body
+    ours, theirs = pty.openpty()  # the client makes its own terminal raw
+    got = login("tty; test -t 0 && echo terminal", "-t", stdin=theirs)
+    os.close(ours)
+    os.close(theirs)
+    assert got.stdout == b"/dev/pts/0\r\nterminal\r\n"
+    got = login("echo in", key="bad", stdin=subprocess.DEVNULL)
+    assert got.returncode != 0 and not got.stdout
+    assert end(server) == 1 << 8, bytes(capture.data[2])  # its own answer to SIGTERM
 
 
 def test_nginx_under_ab(published):
