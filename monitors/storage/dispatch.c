@@ -176,11 +176,12 @@ ssize_t storage_serve_msg(struct storage *st, const struct storage_msg *msg,
 			  void *reply, size_t cap)
 {
 	const bool of_processor = msg->flags & RPC_HANDLER_FROM_PROCESSOR;
+	const bool owed = msg->opcode == PS_BATCH || msg->opcode == PS_DECLARE;
 	struct keep_use use;
 	ssize_t ret = storage_check_vnode(st, msg, from->node, body, len);
 
 	if (!ret && of_processor)
-		ret = keep_enter(&st->keep, &use, from, msg->opcode == PS_BATCH);
+		ret = keep_enter(&st->keep, &use, from, owed);
 	if (ret)
 		return ret;
 	ASSERT(!msg->service != !msg->client_service);

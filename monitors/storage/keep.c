@@ -43,7 +43,7 @@ static enum turn next_turn(struct keep *k, struct keep_use *use, bool owed)
 	enum turn turn = TURN_WAITS;
 
 	spin_lock(&k->lock);
-	if (!is_in_the_way_locked(k, &use->who) || (owed && k->is_taking && k->forgotten)) {
+	if (!is_in_the_way_locked(k, &use->who) || (owed && k->forgotten)) {
 		list_add(&use->link, &k->uses);
 		turn = TURN_ENTERS;
 	} else if (!k->is_taking) {
@@ -54,7 +54,7 @@ static enum turn next_turn(struct keep *k, struct keep_use *use, bool owed)
 	return turn;
 }
 
-static int take_back(struct keep *k, const struct storage_peer *from)
+static int take_back(struct keep *k)
 {
 	struct storage_peer keeper;
 	int err;
@@ -64,7 +64,7 @@ static int take_back(struct keep *k, const struct storage_peer *from)
 	keeper = k->keeper;
 	spin_unlock(&k->lock);
 	counter_inc(&storage_recalls);
-	err = k->ops->recall(keeper.node ? &keeper : NULL, from);
+	err = k->ops->recall(keeper.node ? &keeper : NULL);
 	spin_lock(&k->lock);
 	if (!err) {
 		k->keeper = (struct storage_peer){ 0 };
@@ -86,7 +86,7 @@ int keep_enter(struct keep *k, struct keep_use *use, const struct storage_peer *
 		err = wait_event_killable(&k->taken,
 					  (turn = next_turn(k, use, owed)) != TURN_WAITS);
 		if (!err && turn == TURN_TAKES)
-			err = take_back(k, from);
+			err = take_back(k);
 	} while (!err && turn != TURN_ENTERS);
 	return err;
 }

@@ -9,8 +9,9 @@
  * Flow:	keep_enter() -> the request -> keep_leave(), around each request of a processor;
  *		keep_grant() for PS_KEEP.
  * Invariants:	while there is a keeper, each request that is under way is its own.
- *		After a start again an earlier life may have had a keeper, so all other processors
- *		are told before the first request is begun.
+ *		After a start again an earlier life may have had a keeper, so all processors are
+ *		told before the first request is begun, its sender too: it may have bytes of files
+ *		that only it knows of.
  * Context:	threads; keep_enter() may wait for the keeper.
  * Locking:	keep.lock (RANK_SPIN_MONITOR) guards everything; the thread that has set is_taking
  *		sends the message to the keeper, and the others wait for it.
@@ -30,10 +31,10 @@ struct keep_ops {
 	/* Is it the only processor of the cluster? No lock but the caller's request is held. */
 	bool (*is_alone)(const struct storage_peer *who);
 	/*
-	 * Tell @keeper that it keeps nothing any more, or, NULL, each processor but @but: 0 when
-	 * they have answered or left the cluster. Else an errno; may be asked again.
+	 * Tell @keeper that it keeps nothing any more, or, NULL, each processor: 0 when they have
+	 * answered or left the cluster. Else an errno; may be asked again.
 	 */
-	int (*recall)(const struct storage_peer *keeper, const struct storage_peer *but);
+	int (*recall)(const struct storage_peer *keeper);
 };
 
 struct keep_use { /* a request under way; the caller's */
@@ -55,8 +56,8 @@ struct keep {
 void keep_init(struct keep *k, const struct keep_ops *ops, bool again);
 /*
  * A request of @from begins, unless the keeper cannot be told: then an errno. @owed: it brings what
- * the programs of @from have been told is done, and @from, which may be the keeper that is being
- * told, answers that when the request is done.
+ * the programs of @from have been told is done, or what it had in an earlier life of this node, and
+ * @from, which may be the keeper that is being told, answers that when the request is done.
  */
 int keep_enter(struct keep *k, struct keep_use *use, const struct storage_peer *from, bool owed)
 	__must_check;

@@ -366,7 +366,7 @@ static int recall_from(uint32_t node)
 	return ret == -EHOSTDOWN || ret == -ETIMEDOUT ? 0 : MIN(ret, 0);
 }
 
-static int recall_from_others(uint32_t but)
+static int recall_from_all(void)
 {
 	uint32_t *ids = kcalloc(CLUSTER_MAX_MEMBERS, sizeof(*ids));
 	size_t nr;
@@ -376,14 +376,14 @@ static int recall_from_others(uint32_t but)
 		return -ENOMEM;
 	nr = cluster_nodes(NODE_ROLE_PROCESSOR, ids, CLUSTER_MAX_MEMBERS);
 	for (size_t i = 0; i < MIN(nr, (size_t)CLUSTER_MAX_MEMBERS) && !err; i++)
-		err = ids[i] == but ? 0 : recall_from(ids[i]);
+		err = recall_from(ids[i]);
 	kfree(ids);
 	return err;
 }
 
-static int recall(const struct storage_peer *keeper, const struct storage_peer *but)
+static int recall(const struct storage_peer *keeper)
 {
-	return keeper ? recall_from(keeper->node) : recall_from_others(but->node);
+	return keeper ? recall_from(keeper->node) : recall_from_all();
 }
 
 static const struct keep_ops keep_ops = { .is_alone = is_alone, .recall = recall };
