@@ -44,10 +44,22 @@ static void pages_done(struct object *obj, const struct file_pieces *what, bool 
 		file_dirty_done(obj, what->pieces[i].pgoff, again);
 }
 
-/* Will it perhaps be possible later? */
-static bool is_transient(int err)
+static bool is_of_moment(int err)
 {
 	return err == -EINTR || err == -ENOMEM || err == -EHOSTDOWN || err == -ETIMEDOUT;
+}
+
+/*
+ * Will it perhaps be possible later? write(2) has accepted the bytes that it kept: they are lost
+ * only where the node says that there is no place for them, or that the file is gone. All else
+ * passes, be it storage that was away for too long; what a disk refuses is counted by the node
+ * (file_state.errors), and not said here. Stores into mappings do not keep their lines for that.
+ */
+static bool is_transient_locked(const struct live_file *lf, int err) __must_hold(&lf->change)
+{
+	assert_mutex_held(&lf->change);
+	return is_of_moment(err) || (lf->behind && err != -ENOSPC && err != -EDQUOT &&
+				     err != -EROFS && err != -EFBIG && err != -ESTALE);
 }
 
 static int send_pages_locked(struct live_file *lf, struct file_pieces *what, struct file_buf *buf)
@@ -112,10 +124,10 @@ static int send_pages_locked(struct live_file *lf, struct file_pieces *what, str
 	while (err && live_again_locked(lf, err, &tries));
 	if (err == -ENOSPC && what->nr > 1)
 		return send_each_locked(lf, what, buf);
-	if (err && is_transient(err)) {
+	if (err && is_transient_locked(lf, err)) {
 		counter_add(&file_maps_again, what->nr);
 		pages_done(obj, what, true);
-		return err;
+		return is_of_moment(err) ? err : -EIO; /* as programs are told */
 	}
 	pages_done(obj, what, false);
 	if (err) {
