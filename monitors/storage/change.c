@@ -724,7 +724,8 @@ static ssize_t answer_again(struct op *op, const struct change_kind *kind,
 	ssize_t ret;
 
 	counter_inc(&storage_changes_again);
-	if (IS_ERR(in) && (PTR_ERR(in) != -ESTALE || !kind->removes))
+	/* Of a file that the client does not use, the answer tells nothing. */
+	if (IS_ERR(in) && !(kind->removes && (op->unused || PTR_ERR(in) == -ESTALE)))
 		return PTR_ERR(in);
 	if (IS_ERR(in))
 		in = NULL; /* it is gone, as was asked */

@@ -9,6 +9,7 @@
 #include <abi/xattr.h>
 #include <cluster/patience.h>
 #include <kernel/thread.h>
+#include <kernel/time.h>
 #include <kernel/wait.h>
 #include <kernel/work.h>
 #include <lib/err.h>
@@ -55,6 +56,8 @@ static struct {
 	void (*meanwhile)(void); /* after the next look-up was done, before it is answered */
 	void (*makes)(void);     /* the same of the next file that is made */
 	bool data_away;          /* DATA does not answer */
+	int batches;             /* what the next PS_BATCH ends with instead */
+	bool gated;              /* PS_BATCH waits */
 } net;
 
 /* --- contents, which no memory node is here for ------------------------------------------ */
@@ -151,6 +154,12 @@ static int call_once(const struct rpc_call *call)
 		return -EHOSTUNREACH;
 	while (call->peer == DATA && __atomic_load_n(&net.data_away, __ATOMIC_ACQUIRE))
 		thread_yield();
+	if (call->opcode == PS_BATCH && __atomic_load_n(&net.batches, __ATOMIC_ACQUIRE)) {
+		__atomic_add_fetch(&net.nr_batches, 1, __ATOMIC_RELEASE);
+		while (__atomic_load_n(&net.gated, __ATOMIC_ACQUIRE))
+			thread_yield();
+		return __atomic_load_n(&net.batches, __ATOMIC_ACQUIRE);
+	}
 	net.nr_calls++;
 	net.nr_unlinks += call->opcode == PS_UNLINK;
 	if (call->opcode == PS_UNLINK && unlinks) {
@@ -197,6 +206,11 @@ int patient_call(uint32_t node, struct rpc_call *(*make)(void *arg), void *arg, 
 		free(call);
 	} while (ret == -EHOSTDOWN);
 	return ret;
+}
+
+uint64_t patience_ns(void)
+{
+	return 120 * NSEC_PER_SEC;
 }
 
 int patience_wait_until(bool (*is_there)(uint32_t node), uint32_t node, bool killable)
@@ -1552,6 +1566,44 @@ static void a_flush_waits_for_what_is_open(struct ktest *t)
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 }
 
+/* One wait for a node that does not come back is for all that is queued for it. */
+static void a_node_that_is_gone_is_waited_for_once(struct ktest *t)
+{
+	setup(t);
+	for (int i = 0; i < 200; i++)
+		ASSERT_EQ(t, make(nth_path(i), S_IFREG | 0644, NULL), 0);
+	__atomic_store_n(&net.gated, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&net.batches, -EIO, __ATOMIC_RELEASE);
+	for (int i = 0; i < 200; i++)
+		ASSERT_EQ(t, remove_path(nth_path(i)), 0);
+	__atomic_store_n(&net.gated, false, __ATOMIC_RELEASE);
+	flush();
+	EXPECT_EQ(t, net.nr_batches, 1u);
+	EXPECT_EQ(t, behind_error(NODE), -EIO);
+	__atomic_store_n(&net.batches, 0, __ATOMIC_RELEASE);
+	keep_names();
+	EXPECT_EQ(t, exists(nth_path(199)), 0);
+	for (int i = 0; i < 200; i++)
+		ASSERT_EQ(t, remove_path(nth_path(i)), 0);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE), 0);
+}
+
+/* The node ends in order, and is started again. */
+static void the_end_of_a_node_is_waited_for(struct ktest *t)
+{
+	setup(t);
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	__atomic_store_n(&net.batches, -ESHUTDOWN, __ATOMIC_RELEASE);
+	EXPECT_EQ(t, remove_path("/a"), 0);
+	while (!__atomic_load_n(&net.nr_batches, __ATOMIC_ACQUIRE))
+		thread_yield();
+	__atomic_store_n(&net.batches, 0, __ATOMIC_RELEASE);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+}
+
 #define LATER(name)                                             \
 	static void name##_with_removals_later(struct ktest *t) \
 	{                                                       \
@@ -1568,6 +1620,8 @@ LATER(what_the_node_refuses_is_told)
 LATER(want_of_memory_is_waited_for)
 LATER(rights_are_those_of_now)
 LATER(a_flush_waits_for_what_is_open)
+LATER(a_node_that_is_gone_is_waited_for_once)
+LATER(the_end_of_a_node_is_waited_for)
 LATER(a_node_that_is_away_keeps_no_other_from_forgetting)
 LATER(names_come_and_go)
 LATER(paths_follow_a_rename)
@@ -1602,6 +1656,8 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(want_of_memory_is_waited_for_with_removals_later),
 	KTEST(rights_are_those_of_now_with_removals_later),
 	KTEST(a_flush_waits_for_what_is_open_with_removals_later),
+	KTEST(a_node_that_is_gone_is_waited_for_once_with_removals_later),
+	KTEST(the_end_of_a_node_is_waited_for_with_removals_later),
 	KTEST(a_node_that_is_away_keeps_no_other_from_forgetting_with_removals_later),
 	KTEST(names_come_and_go_with_removals_later),
 	KTEST(paths_follow_a_rename_with_removals_later),

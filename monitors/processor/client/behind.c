@@ -9,6 +9,7 @@
 
 #include "behind.h"
 
+#include <cluster/patience.h>
 #include <kernel/bootparam.h>
 #include <kernel/counter.h>
 #include <kernel/mutex.h>
@@ -44,7 +45,6 @@ COUNTER(behind_failed, "behind.failed", "... that the node refused, or that it c
 #define BEHIND_MAX 256u                /* queued for a node */
 #define MANY       32u                 /* are sent at once */
 #define OLD_NS     (2 * NSEC_PER_MSEC) /* and so are some that are so old */
-#define TRIES_MAX  100u                /* of what fails for want of memory */
 #define RETRY_NS   (20 * NSEC_PER_MSEC)
 
 static struct {
@@ -147,11 +147,12 @@ static void take(struct behind_node *b)
 	ASSERT(nr);
 }
 
-static void note_failure(struct behind_node *b, const struct numbered *n, int err)
+static void note_failures(struct behind_node *b, uint32_t nr, int err)
 {
-	counter_inc(&behind_failed);
-	pr_warn_ratelimited("node %u has not removed a name that a program has removed: error %d\n",
-			    b->node, err);
+	counter_add(&behind_failed, nr);
+	pr_warn_ratelimited(
+		"node %u has not removed %u names that programs have removed: error %d\n", b->node,
+		nr, err);
 	/* Before the answer counts: no look-up finds here what is not so. */
 	kept_drop(b->node);
 	spin_lock(&behind.lock);
@@ -159,10 +160,19 @@ static void note_failure(struct behind_node *b, const struct numbered *n, int er
 	spin_unlock(&behind.lock);
 }
 
-/* Nothing was done for want of memory, or of records of changes: worth another try. */
+/*
+ * Nothing was done for want of memory or of records of changes, or as the node ends in order: that
+ * is waited for like a node that is away.
+ */
 static bool is_worth_a_try(struct numbered *n, int err)
 {
-	return (err == -ENOMEM || err == -ENOBUFS) && n->tries++ < TRIES_MAX;
+	const uint64_t now = time_now_ns();
+
+	if (err != -ENOMEM && err != -ENOBUFS && err != -ESHUTDOWN)
+		return false;
+	if (!n->tried_ns)
+		n->tried_ns = now;
+	return now - n->tried_ns < patience_ns();
 }
 
 static int send(struct behind_node *b)
@@ -187,30 +197,6 @@ static int send(struct behind_node *b)
 	return ret;
 }
 
-/* Send b->sending once; what remains there is to be sent again. Returns how many are done with. */
-static uint32_t send_once(struct behind_node *b)
-{
-	struct numbered *n, *next;
-	const int err = send(b);
-	uint32_t i = 0, nr = 0;
-
-	list_for_each_entry_safe(n, next, &b->sending, queue) {
-		const int e = err ? err : b->rep.changes[i++].err;
-
-		if (is_worth_a_try(n, e)) {
-			if (!err)
-				change_renumber(n);
-			continue;
-		}
-		if (e)
-			note_failure(b, n, e);
-		list_del(&n->queue);
-		change_answered(n);
-		nr++;
-	}
-	return nr;
-}
-
 /* Those that are not to be done after all go. Returns how many. */
 static uint32_t drop_cancelled(struct behind_node *b)
 {
@@ -220,6 +206,64 @@ static uint32_t drop_cancelled(struct behind_node *b)
 	list_for_each_entry_safe(n, next, &b->sending, queue) {
 		if (n->state != NUMBERED_CANCELLED)
 			continue;
+		list_del(&n->queue);
+		change_answered(n);
+		nr++;
+	}
+	return nr;
+}
+
+/*
+ * The node could not be told what is in b->sending, with @err: nor is it told what waits behind
+ * that, which would wait as long again. Returns how many are done with.
+ */
+static uint32_t give_up(struct behind_node *b, int err)
+{
+	struct numbered *n, *next;
+	uint32_t nr = 0, nr_cancelled;
+
+	spin_lock(&behind.lock);
+	list_for_each_entry_safe(n, next, &b->queue, queue) {
+		if (is_open(n))
+			break;
+		list_move_tail(&n->queue, &b->sending);
+		b->taken++;
+	}
+	spin_unlock(&behind.lock);
+	nr_cancelled = drop_cancelled(b);
+	list_for_each_entry(n, &b->sending, queue)
+		nr++;
+	note_failures(b, nr, err);
+	list_for_each_entry_safe(n, next, &b->sending, queue) {
+		list_del(&n->queue);
+		change_answered(n);
+	}
+	return nr + nr_cancelled;
+}
+
+/* Send b->sending once; what remains there is to be sent again. Returns how many are done with. */
+static uint32_t send_once(struct behind_node *b)
+{
+	struct numbered *n, *next;
+	const int err = send(b);
+	uint32_t i = 0, nr = 0;
+
+	if (err && !is_worth_a_try(list_first_entry(&b->sending, struct numbered, queue), err))
+		return give_up(b, err);
+	if (err)
+		return 0;
+	list_for_each_entry_safe(n, next, &b->sending, queue) {
+		int e = b->rep.changes[i++].err;
+
+		/* That it has been done may be forgotten when its number was changed. */
+		if (e == -ENOENT && n->tried_ns)
+			e = 0;
+		if (is_worth_a_try(n, e)) {
+			change_renumber(n);
+			continue;
+		}
+		if (e)
+			note_failures(b, 1, e);
 		list_del(&n->queue);
 		change_answered(n);
 		nr++;
@@ -367,7 +411,7 @@ struct numbered *behind_unlink(const struct fs_cred *cred, const struct storage_
 	}
 	n->opcode = PS_UNLINK;
 	n->len = (uint32_t)len;
-	n->tries = 0;
+	n->tried_ns = 0;
 	enter(b, n);
 	return n;
 }

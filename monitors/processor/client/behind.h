@@ -12,7 +12,8 @@
  *		a recall answered. Each has its number, so that it is done once, whatever is
  *		started again. A removal is in the queue before the name is missing here, so that
  *		who finds it missing and asks the node finds the same there.
- * Failure:	what the node refuses, or could not be told within storage.wait_s, is logged, all
+ * Failure:	want of memory at the node, and its orderly end, are waited for, for storage.wait_s.
+ *		What the node refuses, or could not be told within that time, is logged, all
  *		that is kept goes, and the next sync or fsync of a directory there is -EIO.
  * Limits:	at most BEHIND_MAX are queued for a node; then programs wait.
  */

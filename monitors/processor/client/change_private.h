@@ -21,8 +21,8 @@ struct numbered {
 	struct list_head queue;
 	enum numbered_state state; /* behind.lock; const once it is not open */
 	uint16_t opcode;
-	uint32_t len; /* of the body */
-	uint32_t tries;
+	uint32_t len;      /* of the body */
+	uint64_t tried_ns; /* when it first failed for a reason that passes; 0: never */
 	uint8_t body[];
 };
 
