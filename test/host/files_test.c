@@ -137,6 +137,9 @@ static ssize_t serve(struct storage *server, uint16_t opcode, const void *body, 
 	case PS_BATCH:
 		net.nr_batches++;
 		return storage_batch(server, opcode, &processor, body, len, reply, max);
+	case PS_FSYNC:
+	case PS_SYNC:
+		return 0;
 	case PS_CLOSE:
 		net.nr_closed++;
 		return server_close(server, opcode, &processor, body, len, reply, max);
@@ -1291,6 +1294,29 @@ static void paths_are_unknown_after_a_rename_in_doubt(struct ktest *t)
 	keeping = false;
 }
 
+static void lose_the_directory(void)
+{
+	net.kill_renames = 1;
+	(void)!rename_path("/d", "/e", false);
+}
+
+/* Its directory is lost while the file is made: it is not made again, and taken for another's. */
+static void a_file_that_was_made_is_not_made_again(struct ktest *t)
+{
+	struct inode *file;
+
+	keeping = true;
+	setup(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, NULL), 0);
+	net.makes = lose_the_directory;
+	EXPECT_EQ(t, make("/d/f", S_IFREG | 0644, &file), -ESTALE);
+	EXPECT_FALSE(t, net.makes);
+	EXPECT_EQ(t, remove_path("/e/f"), 0);
+	EXPECT_EQ(t, remove_path("/e"), 0);
+	drain();
+	keeping = false;
+}
+
 static void make_it(void)
 {
 	(void)!make("/d", S_IFDIR | 0755, NULL);
@@ -1374,7 +1400,7 @@ static void removals_are_told_later(struct ktest *t)
 	EXPECT_EQ(t, remove_path("/e"), 0);
 	flush();
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
-	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
 	EXPECT_EQ(t, net.nr_closed, 0u);
 }
 
@@ -1398,7 +1424,7 @@ static void many_removals_are_few_requests(struct ktest *t)
 	flush();
 	EXPECT_EQ(t, net.nr_unlinks, 0u);
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
-	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
 }
 
 static void a_batch_whose_answer_is_lost_is_done_once(struct ktest *t)
@@ -1412,7 +1438,7 @@ static void a_batch_whose_answer_is_lost_is_done_once(struct ktest *t)
 	flush();
 	EXPECT_EQ(t, net.lose_answers, 0u);
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
-	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
 }
 
 /* A refusal is told by the next sync, and no name is taken for missing that is there. */
@@ -1429,8 +1455,11 @@ static void what_the_node_refuses_is_told(struct ktest *t)
 	flush();
 	memfs_fail(st.fs, 0);
 	EXPECT_EQ(t, exists("/a"), 0);
-	EXPECT_EQ(t, behind_error(NODE), -EIO);
-	EXPECT_EQ(t, behind_error(NODE), 0);
+	/* sync(2) throws it away. */
+	EXPECT_EQ(t, storage_commit(&attr.file, true), -EIO);
+	EXPECT_EQ(t, storage_commit(&attr.file, true), -EIO);
+	EXPECT_EQ(t, storage_commit(&attr.file, false), -EIO);
+	EXPECT_EQ(t, storage_commit(&attr.file, false), 0);
 	/* A name that is another file's by then, which only a broken node has. */
 	keep_names();
 	ASSERT_EQ(t, stat_path("/b", &attr), 0);
@@ -1438,13 +1467,13 @@ static void what_the_node_refuses_is_told(struct ktest *t)
 	make_at_root(t, st.fs, "b", S_IFREG | 0644, NULL);
 	EXPECT_EQ(t, remove_path("/b"), 0);
 	flush();
-	EXPECT_EQ(t, behind_error(NODE), -EIO);
+	EXPECT_EQ(t, behind_error(NODE, true), -EIO);
 	EXPECT_EQ(t, exists("/b"), 0);
 	keep_names();
 	EXPECT_EQ(t, remove_path("/a"), 0);
 	EXPECT_EQ(t, remove_path("/b"), 0);
 	flush();
-	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
 }
 
 /* Want of memory is no refusal. */
@@ -1458,7 +1487,7 @@ static void want_of_memory_is_waited_for(struct ktest *t)
 		thread_yield();
 	memfs_fail(st.fs, 0);
 	flush();
-	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 }
 
@@ -1477,11 +1506,11 @@ static void a_node_that_is_away_keeps_no_other_from_forgetting(struct ktest *t)
 		ASSERT_EQ(t, remove_path("/f"), 0);
 	}
 	flush();
-	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
 	EXPECT_EQ(t, exists("/f"), -ENOENT);
 	__atomic_store_n(&net.data_away, false, __ATOMIC_RELEASE);
 	drain();
-	EXPECT_EQ(t, behind_error(DATA), 0);
+	EXPECT_EQ(t, behind_error(DATA, true), 0);
 	EXPECT_EQ(t, memfs_nr_files(data.fs), before - 1);
 }
 
@@ -1516,7 +1545,7 @@ static void rights_are_those_of_now(struct ktest *t)
 	EXPECT_EQ(t, net.nr_unlinks, 2u);
 	EXPECT_EQ(t, remove_path("/d"), 0);
 	flush();
-	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
 }
 
 static struct {
@@ -1579,14 +1608,14 @@ static void a_node_that_is_gone_is_waited_for_once(struct ktest *t)
 	__atomic_store_n(&net.gated, false, __ATOMIC_RELEASE);
 	flush();
 	EXPECT_EQ(t, net.nr_batches, 1u);
-	EXPECT_EQ(t, behind_error(NODE), -EIO);
+	EXPECT_EQ(t, behind_error(NODE, true), -EIO);
 	__atomic_store_n(&net.batches, 0, __ATOMIC_RELEASE);
 	keep_names();
 	EXPECT_EQ(t, exists(nth_path(199)), 0);
 	for (int i = 0; i < 200; i++)
 		ASSERT_EQ(t, remove_path(nth_path(i)), 0);
 	flush();
-	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
 }
 
 /* The node ends in order, and is started again. */
@@ -1600,7 +1629,7 @@ static void the_end_of_a_node_is_waited_for(struct ktest *t)
 		thread_yield();
 	__atomic_store_n(&net.batches, 0, __ATOMIC_RELEASE);
 	flush();
-	EXPECT_EQ(t, behind_error(NODE), 0);
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 }
 
@@ -1648,6 +1677,7 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(each_operation_costs_its_change_kept),
 	KTEST(a_name_is_looked_for_in_its_directory),
 	KTEST(paths_are_unknown_after_a_rename_in_doubt),
+	KTEST(a_file_that_was_made_is_not_made_again),
 	KTEST(a_name_to_be_made_is_not_too_long),
 	KTEST(removals_are_told_later_with_removals_later),
 	KTEST(many_removals_are_few_requests_with_removals_later),

@@ -484,7 +484,7 @@ void behind_flush_all(void)
 	} while (next);
 }
 
-int behind_error(uint32_t node)
+int behind_error(uint32_t node, bool forget)
 {
 	struct behind_node *b = find(node);
 	bool failed = false;
@@ -492,7 +492,8 @@ int behind_error(uint32_t node)
 	if (b) {
 		spin_lock(&behind.lock);
 		failed = b->failed;
-		b->failed = false;
+		if (forget)
+			b->failed = false;
 		spin_unlock(&behind.lock);
 	}
 	return failed ? -EIO : 0;

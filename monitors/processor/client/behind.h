@@ -13,8 +13,9 @@
  *		started again. A removal is in the queue before the name is missing here, so that
  *		who finds it missing and asks the node finds the same there.
  * Failure:	want of memory at the node, and its orderly end, are waited for, for storage.wait_s.
- *		What the node refuses, or could not be told within that time, is logged, all
- *		that is kept goes, and the next sync or fsync of a directory there is -EIO.
+ *		A removal that the node refuses, or cannot be told in that time, is logged, all
+ *		that is kept goes, and each syncfs, and the next fsync of a directory there, is
+ *		-EIO.
  * Limits:	at most BEHIND_MAX are queued for a node; then programs wait.
  */
 #pragma once
@@ -46,8 +47,8 @@ void behind_cancel(struct numbered *n);
 int behind_flush(uint32_t node, bool killable) __must_check;
 /* The same for all nodes: when this processor ends. */
 void behind_flush_all(void);
-/* Has @node not done something that a program was told is done?  -EIO, once; or 0. */
-int behind_error(uint32_t node) __must_check;
+/* Has @node not done something that a program was told is done?  -EIO, until @forget; or 0. */
+int behind_error(uint32_t node, bool forget) __must_check;
 
 /* For tests: another answer to vfs.behind; the old one. */
 bool behind_switch(bool on);

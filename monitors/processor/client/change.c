@@ -452,5 +452,6 @@ int storage_commit(const struct file_id *file, bool whole)
 	ps_file_req_encode(&req.file, &all);
 	ret = whole ? storage_call(file->node, PS_SYNC, &all, sizeof(all), NULL, 0)
 		    : storage_call(file->node, PS_FSYNC, &one, sizeof(one), NULL, 0);
-	return ret < 0 ? (int)ret : behind_error(file->node);
+	/* Of the whole it is also for sync(2), which tells nobody what it finds. */
+	return ret < 0 ? (int)ret : behind_error(file->node, !whole);
 }

@@ -96,7 +96,9 @@ static int made_inode(struct storage_fs *fs, struct file_attr *attr, uint64_t si
 	return err;
 }
 
-static int create_once(struct inode *dir, const struct new_inode *how, struct inode **out)
+/* *@gone: it was made, and is another program's to have removed since. */
+static int create_once(struct inode *dir, const struct new_inode *how, struct inode **out,
+		       bool *gone)
 {
 	struct storage_inode *si = storage_inode_of(dir);
 	const struct storage_name at = { .dir = &si->file, .name = how->name, .len = how->len };
@@ -106,12 +108,14 @@ static int create_once(struct inode *dir, const struct new_inode *how, struct in
 	char *path;
 	int err = make(&at, &what, &attr);
 
+	*gone = false;
 	if (err || !out)
 		return err;
 	path = storagefs_path_in(si, how->name, how->len);
 	if (IS_ERR(path))
 		return PTR_ERR(path);
 	err = made_inode(storage_fs_of(si), &attr, before, path, out);
+	*gone = err == -ESTALE;
 	if (!err && how->made) {
 		*how->made = attr;
 		how->made->made_at = before;
@@ -122,12 +126,13 @@ static int create_once(struct inode *dir, const struct new_inode *how, struct in
 
 int storagefs_create(struct inode *dir, const struct new_inode *how, struct inode **out)
 {
+	bool gone;
 	int err;
 
 	/* Made, and unlinked by another program before it was in use here: as if after that. */
 	for (unsigned int i = 0; i < MAKE_TRIES; i++) {
-		err = create_once(dir, how, out);
-		if (err != -ESTALE)
+		err = create_once(dir, how, out, &gone);
+		if (!gone)
 			break;
 	}
 	return err;
