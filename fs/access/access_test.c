@@ -50,9 +50,21 @@ static void root_may_search_every_directory(struct ktest *t)
 	EXPECT_EQ(t, fs_access(NULL, S_IFREG, 5, 5, FS_MAY_EXEC), 0);
 }
 
+static void a_plain_root_owns_and_no_more(struct ktest *t)
+{
+	const struct fs_cred plain = { .plain = true };
+
+	EXPECT_FALSE(t, fs_cred_is_root(&plain));
+	EXPECT_EQ(t, fs_access(&plain, S_IFDIR | 0770, 5, 5, FS_MAY_EXEC), -EACCES);
+	EXPECT_EQ(t, fs_access(&plain, S_IFREG | 0070, 0, 0, FS_MAY_READ), -EACCES);
+	EXPECT_EQ(t, fs_access(&plain, S_IFREG | 0600, 0, 5, FS_MAY_READ | FS_MAY_WRITE), 0);
+	EXPECT_EQ(t, fs_access(&plain, S_IFREG | 0040, 5, 0, FS_MAY_READ), 0);
+}
+
 static const struct ktest_case access_cases[] = {
 	KTEST(one_class_decides),
 	KTEST(root_may_search_every_directory),
+	KTEST(a_plain_root_owns_and_no_more),
 	{ 0 },
 };
 static const struct ktest_suite access_suite = { .name = "fs.access", .cases = access_cases };

@@ -89,7 +89,7 @@ int posix_acl_check(const void *value, size_t len)
 
 bool posix_acl_matters(const struct fs_cred *cred, uint32_t mode, uint32_t uid)
 {
-	return cred && cred->uid && cred->uid != uid && (mode & 070);
+	return cred && !fs_cred_is_root(cred) && cred->uid != uid && (mode & 070);
 }
 
 /* Where the entry with @tag is, which there is once at most; 0: nowhere. */

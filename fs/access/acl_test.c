@@ -119,6 +119,9 @@ static void whom_it_lets_in(struct ktest *t)
 	EXPECT_FALSE(t, posix_acl_matters(NULL, 0640, 1001));
 	cred.uid = 0;
 	EXPECT_FALSE(t, posix_acl_matters(&cred, 0640, 1001));
+	cred.plain = true;
+	EXPECT_TRUE(t, posix_acl_matters(&cred, 0640, 1001));
+	EXPECT_FALSE(t, posix_acl_matters(&cred, 0640, 0));
 }
 
 static void what_is_inherited(struct ktest *t)

@@ -397,7 +397,7 @@ static int try_whole(struct walk *w)
 	const struct path_request *req = w->req;
 
 	/* Search permission has to be checked on each directory above, so for root only. */
-	if (!w->use_index || (req->cred && req->cred->uid != 0) || req->len < 2)
+	if (!w->use_index || (req->cred && !fs_cred_is_root(req->cred)) || req->len < 2)
 		return -EAGAIN;
 	if (crosses_mount_point(req))
 		return -EAGAIN;

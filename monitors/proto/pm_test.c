@@ -653,7 +653,7 @@ static const struct rejection {
 	{ "pm_exec_req", 40, 8, 0 },                  /* no stack */
 	{ "pm_exec_req", 40, 8, 0x800001 },           /* not whole pages */
 	{ "pm_exec_req", 64, 4, 33 },                 /* groups */
-	{ "pm_exec_req", 68, 4, 1 },                  /* cred flags */
+	{ "pm_exec_req", 68, 4, 2 },                  /* cred flags */
 	{ "pm_exec_rep", 0, 8, PM_USER_TOP + 1 },     /* entry */
 	{ "pm_exec_rep", 24, 8, 1 },                  /* interpreter not aligned */
 	{ "pm_exec_rep", 32, 8, 1 },                  /* brk not aligned */
@@ -1132,7 +1132,7 @@ static void exec_with_an_interpreter(struct ktest *t)
 	struct pm_exec_req req = { .aspace = 1,
 				   .vnode = 2,
 				   .stack_size = 0x800000,
-				   .cred = { 0, 0, 1, { 4 } },
+				   .cred = { 0, 0, 1, { 4 }, PROTO_CRED_PLAIN },
 				   .file = { 77, 3, 21, 2, 0x5ea1 },
 				   .storage = 21,
 				   .interp_len = sizeof(path) - 1,

@@ -150,7 +150,7 @@ static ssize_t sample_setxattr(void)
 static ssize_t sample_getxattr(void)
 {
 	static const struct ps_getxattr_req req = {
-		.cred = { .uid = 1000, .gid = 100, .nr_groups = 1, .groups = { 4 } },
+		.cred = { .nr_groups = 1, .groups = { 4 }, .flags = PROTO_CRED_PLAIN },
 		.file = FILE_,
 		.name_len = 6,
 		.name = "user.x",
@@ -377,7 +377,7 @@ static const struct rejection {
 	uint64_t value;
 } rejections[] = {
 	{ "create", 8, 4, PROTO_MAX_GROUPS + 1 },
-	{ "create", 12, 4, 1 },  /* flags of the credentials */
+	{ "create", 12, 4, 2 },  /* flags of the credentials */
 	{ "create", 16, 8, 0 },  /* change 0 */
 	{ "create", 24, 8, 10 }, /* acknowledged before it was sent */
 	{ "create", 24, 8, 0 },

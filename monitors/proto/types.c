@@ -84,7 +84,7 @@ void proto_cred_encode(const struct proto_cred *cred, struct proto_cred_wire *w,
 	w->uid = cpu_to_le32(cred->uid);
 	w->gid = cpu_to_le32(cred->gid);
 	w->nr_groups = cpu_to_le32(cred->nr_groups);
-	w->flags = cpu_to_le32(0);
+	w->flags = cpu_to_le32(cred->flags);
 	for (uint32_t i = 0; i < cred->nr_groups; i++)
 		groups[i] = cpu_to_le32(cred->groups[i]);
 }
@@ -92,15 +92,16 @@ void proto_cred_encode(const struct proto_cred *cred, struct proto_cred_wire *w,
 int proto_cred_decode(const struct proto_cred_wire *w, const void *groups, size_t groups_len,
 		      struct proto_cred *out)
 {
-	const uint32_t nr = le32_to_cpu(w->nr_groups);
+	const uint32_t nr = le32_to_cpu(w->nr_groups), flags = le32_to_cpu(w->flags);
 
-	if (nr > PROTO_MAX_GROUPS || le32_to_cpu(w->flags))
+	if (nr > PROTO_MAX_GROUPS || (flags & ~PROTO_CRED_ALL))
 		return -EPROTO;
 	if (groups_len / sizeof(le32_t) < nr)
 		return -EMSGSIZE;
 	out->uid = le32_to_cpu(w->uid);
 	out->gid = le32_to_cpu(w->gid);
 	out->nr_groups = nr;
+	out->flags = flags;
 	memset(out->groups, 0, sizeof(out->groups));
 	for (uint32_t i = 0; i < nr; i++)
 		out->groups[i] = get_unaligned_le32((const uint8_t *)groups + i * sizeof(le32_t));

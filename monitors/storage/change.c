@@ -186,7 +186,7 @@ static ssize_t make_in(struct op *op, const struct ps_make_req *r, struct fs_ino
 		err = check_writable(op);
 	if (!err)
 		err = permit_create(&op->cred, &s);
-	if (!err && is_device(r->mode) && op->cred.uid)
+	if (!err && is_device(r->mode) && !fs_cred_is_root(&op->cred))
 		err = -EPERM;
 	if (!err)
 		err = what_to_make(op, r, dir, &s, &what, &lists);
@@ -436,7 +436,7 @@ static int check_rename(struct op *op, const struct rename_op *m)
 	struct fs_stat to;
 	int err;
 
-	if ((m->r->flags & PS_RENAME_WHITEOUT) && op->cred.uid)
+	if ((m->r->flags & PS_RENAME_WHITEOUT) && !fs_cred_is_root(&op->cred))
 		return -EPERM; /* it makes a device */
 	err = fs_stat_for(m->to, &op->cred, &to);
 	if (!err)
@@ -769,14 +769,13 @@ void storage_change_begin(struct storage *st, uint16_t opcode, const struct stor
 	if (c->ret)
 		return;
 	memcpy(&op.vnode, (const uint8_t *)&req + kind->vnode, sizeof(op.vnode));
-	op.cred = (struct fs_cred){ req.change.cred.uid, req.change.cred.gid,
-				    req.change.cred.nr_groups, req.change.cred.groups };
+	op.cred = storage_cred(&req.change.cred);
 	op.ch = (struct fs_change){
 		.client = (uint64_t)from->node << 32 | from->incarn,
 		.seq = req.change.seq,
 		.uid = op.cred.uid,
 		.gid = op.cred.gid,
-		.privileged = !op.cred.uid,
+		.privileged = fs_cred_is_root(&op.cred),
 		.now = time_now(),
 		.place = &op.place,
 		.to_place = &op.to_place,

@@ -167,8 +167,7 @@ static struct fs_inode *xattr_file(struct storage *st, const void *body, size_t 
 
 	if (err)
 		return ERR_PTR(err);
-	cred = (struct fs_cred){ req->cred.uid, req->cred.gid, req->cred.nr_groups,
-				 req->cred.groups };
+	cred = storage_cred(&req->cred);
 	in = storage_file_get(st, &req->file);
 	if (IS_ERR(in) || !req->name_len)
 		return in;
@@ -196,25 +195,27 @@ ssize_t storage_getxattr(struct storage *st, const void *body, size_t len, void 
 }
 
 /* Is the name, with its NUL, one that user 0 alone may see? */
-static bool is_hidden(const char *name, uint32_t uid)
+static bool is_hidden(const char *name, const struct fs_cred *cred)
 {
-	return uid && str_has_prefix(name, "trusted.");
+	return !fs_cred_is_root(cred) && str_has_prefix(name, "trusted.");
 }
 
 ssize_t storage_listxattr(struct storage *st, const void *body, size_t len, void *reply, size_t cap)
 {
 	struct ps_getxattr_req req;
 	struct fs_inode *in = xattr_file(st, body, len, &req);
+	struct fs_cred cred;
 	char *names = reply;
 	ssize_t ret, kept = 0;
 
 	if (IS_ERR(in))
 		return PTR_ERR(in);
+	cred = storage_cred(&req.cred);
 	ret = req.name_len ? -EPROTO : (ssize_t)fs_xattr_list(in, names, cap);
 	fs_inode_put(in);
 	for (ssize_t at = 0, n; at < ret; at += n) {
 		n = (ssize_t)strlen(names + at) + 1;
-		if (is_hidden(names + at, req.cred.uid))
+		if (is_hidden(names + at, &cred))
 			continue;
 		memmove(names + kept, names + at, (size_t)n);
 		kept += n;

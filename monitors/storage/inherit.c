@@ -68,8 +68,8 @@ void inherit_end(struct inherited *in)
 bool inherit_drops_setgid(const struct fs_stat *s, const struct fs_cred *cred,
 			  const struct fs_xattr *x)
 {
-	return x->value && (s->mode & SET_GID) && cred->uid && !fs_in_group(cred, s->gid) &&
-	       x->name_len == strlen(POSIX_ACL_ACCESS) &&
+	return x->value && (s->mode & SET_GID) && !fs_cred_is_root(cred) &&
+	       !fs_in_group(cred, s->gid) && x->name_len == strlen(POSIX_ACL_ACCESS) &&
 	       !memcmp(x->name, POSIX_ACL_ACCESS, x->name_len) &&
 	       !posix_acl_check(x->value, x->value_len);
 }

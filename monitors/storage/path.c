@@ -32,12 +32,7 @@ struct query {
 
 static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
 {
-	const struct fs_cred cred = {
-		.uid = q->req.cred.uid,
-		.gid = q->req.cred.gid,
-		.nr_groups = q->req.cred.nr_groups,
-		.groups = q->req.cred.groups,
-	};
+	const struct fs_cred cred = storage_cred(&q->req.cred);
 	struct path_request pr = {
 		.vnode = q->req.vnode,
 		.flags = extra_flags,
@@ -69,12 +64,7 @@ static int resolve(struct storage *st, struct query *q, uint32_t extra_flags)
 /* May the caller have the file in the ways of req.access? */
 static int check_access(const struct query *q)
 {
-	const struct fs_cred cred = {
-		.uid = q->req.cred.uid,
-		.gid = q->req.cred.gid,
-		.nr_groups = q->req.cred.nr_groups,
-		.groups = q->req.cred.groups,
-	};
+	const struct fs_cred cred = storage_cred(&q->req.cred);
 	struct fs_stat s;
 	uint32_t type;
 	int err;

@@ -21,7 +21,7 @@ static bool is_type(const struct fs_stat *s, uint32_t type)
 
 static bool owns(const struct fs_cred *cred, const struct fs_stat *s)
 {
-	return !cred->uid || cred->uid == s->uid;
+	return fs_cred_is_root(cred) || cred->uid == s->uid;
 }
 
 static int access_to(const struct fs_cred *cred, const struct fs_stat *s, uint32_t want)
@@ -68,7 +68,7 @@ void permit_owner(const struct fs_cred *cred, const struct fs_stat *dir, uint32_
 	*gid = dir->gid;
 	if ((*mode & S_IFMT) == S_IFDIR)
 		*mode |= SET_GID;
-	else if ((*mode & (SET_GID | 010)) == (SET_GID | 010) && cred->uid &&
+	else if ((*mode & (SET_GID | 010)) == (SET_GID | 010) && !fs_cred_is_root(cred) &&
 		 !fs_in_group(cred, dir->gid))
 		*mode &= ~SET_GID;
 }
@@ -78,7 +78,7 @@ void permit_owner(const struct fs_cred *cred, const struct fs_stat *dir, uint32_
 static int check_owner(const struct fs_cred *cred, const struct fs_stat *file,
 		       const struct ps_setattr_req *req)
 {
-	if (!cred->uid)
+	if (fs_cred_is_root(cred))
 		return 0;
 	if ((req->valid & PS_SET_UID) && (cred->uid != file->uid || req->uid != file->uid))
 		return -EPERM;
@@ -146,11 +146,11 @@ static void new_mode(const struct fs_cred *cred, const struct fs_stat *file,
 
 	if (req->valid & PS_SET_MODE) {
 		mode = req->mode;
-		if (cred->uid && !fs_in_group(cred, gid))
+		if (!fs_cred_is_root(cred) && !fs_in_group(cred, gid))
 			mode &= ~SET_GID;
 	}
 	if (!is_type(file, S_IFDIR) &&
-	    ((req->valid & (PS_SET_UID | PS_SET_GID)) || (req->valid & PS_SET_SIZE && cred->uid)))
+	    ((req->valid & (PS_SET_UID | PS_SET_GID)) || (req->valid & PS_SET_SIZE && !fs_cred_is_root(cred))))
 		mode = without_rights(mode);
 	out->mode = mode;
 	if ((req->valid & PS_SET_MODE) || mode != (file->mode & 07777))
@@ -227,9 +227,9 @@ int permit_xattr(const struct fs_cred *cred, const struct fs_stat *file, const c
 	if (has_prefix(name, len, "user."))
 		return permit_user_xattr(cred, file, write);
 	if (has_prefix(name, len, "trusted."))
-		return !cred->uid ? 0 : write ? -EPERM : -ENODATA;
+		return fs_cred_is_root(cred) ? 0 : write ? -EPERM : -ENODATA;
 	if (has_prefix(name, len, "security."))
-		return write && cred->uid ? -EPERM : 0;
+		return write && !fs_cred_is_root(cred) ? -EPERM : 0;
 	if (!posix_acl_is_name(name, len) || is_type(file, S_IFLNK))
 		return -EOPNOTSUPP;
 	return write && !owns(cred, file) ? -EPERM : 0;

@@ -65,12 +65,16 @@ static void rig_free(struct rig *r)
 	kfree(r);
 }
 
+#define PLAIN 0x80000000u /* beside a user: without rights over files of others */
+
 /* Ask @service for @path as user @uid. */
 static ssize_t ask_path(struct rig *r, storage_service service, const char *path, uint32_t flags,
 			uint32_t access, uint32_t uid)
 {
 	const struct ps_path_req req = {
-		.cred = { .uid = uid, .gid = uid },
+		.cred = { .uid = uid & ~PLAIN,
+			  .gid = uid & ~PLAIN,
+			  .flags = uid & PLAIN ? PROTO_CRED_PLAIN : 0 },
 		.vnode = PROTO_VNODE_ROOT,
 		.flags = flags,
 		.access = access,
@@ -143,6 +147,8 @@ static void what_lookup_refuses(struct ktest *t)
 		{ "/link", PS_LOOKUP_NOFOLLOW, 0, 0, 0 },
 		{ "/null", 0, FS_MAY_WRITE, 1000, 0 }, /* a device is not on the disk */
 		{ "/private/key", 0, 0, 0, 0 },
+		{ "/private/key", 0, 0, PLAIN, -EACCES },
+		{ "/private", 0, FS_MAY_READ, PLAIN, -EACCES },
 	};
 	struct rig *r = rig_new(t, true);
 

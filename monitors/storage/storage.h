@@ -135,6 +135,16 @@ int storage_change_commit(struct storage *st, const struct storage_change *chang
 /* With the commit's @err the answer is there, also for a repetition. */
 void storage_change_end(struct storage *st, struct storage_change *c, int err);
 
+/* As the checks of files take what a request says of its sender; good as long as @cred. */
+static inline struct fs_cred storage_cred(const struct proto_cred *cred)
+{
+	return (struct fs_cred){ .uid = cred->uid,
+				 .gid = cred->gid,
+				 .nr_groups = cred->nr_groups,
+				 .groups = cred->groups,
+				 .plain = cred->flags & PROTO_CRED_PLAIN };
+}
+
 /* --- dispatch.c: all messages ------------------------------------------------------------- */
 
 /* Where a request names its vNode. */

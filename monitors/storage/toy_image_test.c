@@ -98,6 +98,9 @@ static void make_dir(struct toy_disk *d, uint32_t ino, uint32_t block, uint16_t 
 	uint8_t *p = d->data + (size_t)block * BLOCK;
 	size_t at = 0;
 
+	if (ino == TOY_INO_PRIVATE)
+		put16(inode, 0x02, 7);
+
 	put16(inode, 0x1a, 2);
 	put32(inode, 0x1c, 2); /* sectors */
 	put32(inode, 0x28, block);

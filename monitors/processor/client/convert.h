@@ -22,6 +22,7 @@ static inline void cred_to_proto(const struct fs_cred *cred, struct proto_cred *
 	out->uid = cred->uid;
 	out->gid = cred->gid;
 	out->nr_groups = cred->nr_groups;
+	out->flags = cred->plain ? PROTO_CRED_PLAIN : 0;
 	for (uint32_t i = 0; i < cred->nr_groups; i++)
 		out->groups[i] = cred->groups[i];
 }

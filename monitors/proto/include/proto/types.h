@@ -108,16 +108,23 @@ struct proto_cred_wire {
 	le32_t uid;
 	le32_t gid;
 	le32_t nr_groups; /* at most PROTO_MAX_GROUPS; the list follows where the message says */
-	le32_t flags;     /* 0 */
+	le32_t flags;     /* enum proto_cred_flags */
 };
 static_assert(sizeof(struct proto_cred_wire) == 16, "proto_cred is ABI");
 #define PROTO_MAX_GROUPS 32
+
+enum proto_cred_flags {
+	/* User 0 of a user namespace: the owner of its files, without rights over those of others. */
+	PROTO_CRED_PLAIN = 1 << 0,
+	PROTO_CRED_ALL = 1,
+};
 
 struct proto_cred {
 	uint32_t uid;
 	uint32_t gid;
 	uint32_t nr_groups;
 	uint32_t groups[PROTO_MAX_GROUPS];
+	uint32_t flags; /* enum proto_cred_flags */
 };
 
 /* The vNode whose programs run on every processor: of what no user has put into another one. */
