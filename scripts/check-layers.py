@@ -83,6 +83,8 @@ UPWARD = {
     ("process/*", "tty/tty.h"),
     # A task has namespaces.
     ("process/*", "ns/ns.h"),
+    # Its credentials are of one of users, and its capabilities count there.
+    ("process/*", "ns/user_ns.h"),
     # A task that ends, or leaves others, takes back what it did to semaphores.
     ("process/clone.c", "ipc/sysv.h"),
     ("process/unshare.c", "ipc/sysv.h"),

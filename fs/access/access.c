@@ -22,7 +22,7 @@ int fs_access(const struct fs_cred *cred, uint32_t mode, uint32_t uid, uint32_t 
 
 	if (!cred)
 		return 0;
-	if (fs_cred_is_root(cred)) {
+	if (fs_cred_is_root(cred) || (cred->over && cred->over(cred, uid, gid))) {
 		const bool dir = (mode & S_IFMT) == S_IFDIR;
 
 		return (want & FS_MAY_EXEC) && !dir && !(mode & 0111) ? -EACCES : 0;

@@ -149,8 +149,8 @@ static void new_mode(const struct fs_cred *cred, const struct fs_stat *file,
 		if (!fs_cred_is_root(cred) && !fs_in_group(cred, gid))
 			mode &= ~SET_GID;
 	}
-	if (!is_type(file, S_IFDIR) &&
-	    ((req->valid & (PS_SET_UID | PS_SET_GID)) || (req->valid & PS_SET_SIZE && !fs_cred_is_root(cred))))
+	if (!is_type(file, S_IFDIR) && ((req->valid & (PS_SET_UID | PS_SET_GID)) ||
+					(req->valid & PS_SET_SIZE && !fs_cred_is_root(cred))))
 		mode = without_rights(mode);
 	out->mode = mode;
 	if ((req->valid & PS_SET_MODE) || mode != (file->mode & 07777))

@@ -10,7 +10,8 @@ gateway-objs    = monitors/processor/account/account.o \
 	tcp_urgent.o udp.o udp_cork.o unix.o unix_dgram.o unix_far.o unix_far_net.o unix_name.o \
 	unix_remote.o unix_remote_net.o walk.o) \
 	monitors/processor/vfs/uio.o monitors/proto/pp.o monitors/proto/types.o \
-	test/host/ipc_fake.o test/host/socket_fake.o test/host/rpc_nodes.o \
+	test/host/ipc_fake.o \
+	test/host/user_ns_fake.o test/host/socket_fake.o test/host/rpc_nodes.o \
 	$(memverbs-objs) test/host/gateway_fake.o test/host/gateway_test.o \
 	test/host/multicast_test.o test/host/remote_fake.o
 gateway-exclude := net/rpc/spin_test.o net/rpc/wire_test.o

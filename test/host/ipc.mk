@@ -20,6 +20,7 @@ ipc-objs := monitors/processor/account/account.o monitors/processor/ipc/futex.o 
 	monitors/processor/process/timespec.o \
 	test/host/account_ipc_test.o test/host/filelock_remote_test.o \
 	test/host/filelock_test.o test/host/futex_test.o test/host/ipc_fake.o \
+	test/host/user_ns_fake.o \
 	test/host/pipe_test.o test/host/socket_fake.o test/host/sysv_test.o \
 	test/host/unix_alone.o
 

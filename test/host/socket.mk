@@ -11,6 +11,7 @@ socket-objs := monitors/processor/account/account.o \
 	monitors/processor/socket/unix.o monitors/processor/socket/unix_dgram.o \
 	monitors/processor/socket/unix_name.o monitors/processor/socket/walk.o \
 	monitors/processor/vfs/uio.o \
-	test/host/ipc_fake.o test/host/netlink_test.o test/host/socket_fake.o \
+	test/host/ipc_fake.o \
+	test/host/user_ns_fake.o test/host/netlink_test.o test/host/socket_fake.o \
 	test/host/unix_alone.o \
 	test/host/socket_test.o test/host/unix_test.o

@@ -344,7 +344,7 @@ static void the_end_of_a_namespace_takes_all(struct ktest *t)
 	fake_task(0);
 	outside = semget(7, 1, IPC_CREAT | 0600);
 	EXPECT_TRUE(t, outside >= 0);
-	ns = ipc_make(ipc_first);
+	ns = ipc_make(ipc_first, NULL);
 	ASSERT_FALSE(t, IS_ERR(ns));
 	fake_ipc_ns = ns;
 	EXPECT_EQ(t, semget(7, 1, 0600), -ENOENT);

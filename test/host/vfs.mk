@@ -8,7 +8,7 @@ vfs-objs    := monitors/processor/account/account.o monitors/processor/ns/ns.o \
 	$(addprefix monitors/processor/vfs/,storagefs_change.o storagefs_handle.o storagefs_kept.o \
 		storagefs_xattr.o walk.o) \
 	$(addprefix monitors/proto/,ps.o ps_batch.o ps_change.o ps_lock.o types.o) \
-	test/host/vfs_alone.o test/host/vfs_test.o
+	test/host/user_ns_fake.o test/host/vfs_alone.o test/host/vfs_test.o
 vfs-folders := fs/access
 vfs-exclude := fs/%_test.o
 
@@ -25,6 +25,7 @@ files-objs    := $(addprefix monitors/processor/vfs/,attr_access.o fs_state.o mo
 	$(addprefix monitors/proto/,ms.o ps.o ps_batch.o ps_change.o ps_lock.o types.o) \
 	$(addprefix drivers/block/,blkbatch.o blkdev.o) monitors/processor/account/account.o \
 	monitors/processor/ns/ns.o monitors/processor/client/kept_test.o \
-	test/host/files_server.o test/host/files_test.o test/host/vfs_alone.o
+	test/host/files_server.o test/host/files_test.o \
+	test/host/user_ns_fake.o test/host/vfs_alone.o
 files-folders := fs/access fs/bcache fs/ext4 fs/lock fs/pathindex
 files-exclude := fs/%_test.o

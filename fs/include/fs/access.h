@@ -12,6 +12,12 @@ struct fs_cred {
 	const uint32_t *groups;
 	/* User 0 is an owner like any other: it has no rights over files of others. */
 	bool plain;
+	/*
+	 * May it all the same do everything to files of these two ids, as root may? NULL: no. @ns
+	 * is for over().
+	 */
+	bool (*over)(const struct fs_cred *cred, uint32_t uid, uint32_t gid);
+	const void *ns;
 };
 
 static inline bool fs_cred_is_root(const struct fs_cred *cred)

@@ -71,8 +71,10 @@
 
 /* Capabilities, those that are looked at. */
 #define CAP_CHOWN            0
+#define CAP_DAC_OVERRIDE     1
 #define CAP_DAC_READ_SEARCH  2
 #define CAP_FOWNER           3
+#define CAP_FSETID           4
 #define CAP_KILL             5
 #define CAP_SETGID           6
 #define CAP_SETUID           7
@@ -91,6 +93,7 @@
 #define CAP_MKNOD            27
 #define CAP_LEASE            28
 #define CAP_AUDIT_CONTROL    30
+#define CAP_SETFCAP          31
 #define CAP_SYSLOG           34
 #define CAP_WAKE_ALARM       35
 #define CAP_LAST_CAP         40

@@ -126,13 +126,13 @@ static void ipc_free(struct ns *ns)
 	ipc_ns_release(n);
 }
 
-struct ns *ipc_make(struct ns *from)
+struct ns *ipc_make(struct ns *from, struct user_ns *owner)
 {
 	static const struct sysv_limits limits = LIMITS_INIT;
 	static const struct sysv_next_ids next_ids = NEXT_IDS_INIT;
 	static const struct mqueue_limits mq_limits = MQ_LIMITS_INIT;
 	struct ipc_ns *n = kmem_alloc(kmem_current(), sizeof(*n));
-	const int err = n ? ns_init(&n->ns, NS_IPC, ipc_free) : -ENOMEM;
+	const int err = n ? ns_init(&n->ns, NS_IPC, owner, ipc_free) : -ENOMEM;
 
 	if (err) {
 		kmem_free(n);

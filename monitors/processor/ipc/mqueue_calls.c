@@ -412,9 +412,10 @@ long sys_mq_open(const struct syscall_args *args)
 /* As in a directory of root's with the sticky bit. */
 static int may_unlink(const struct mqueue *q)
 {
-	const uint32_t uid = cred_current()->fsuid;
+	struct fs_cred cred;
 
-	return uid == q->uid || uid == 0 ? 0 : -EPERM;
+	process_cred(&cred);
+	return cred.uid == q->uid || fs_cred_is_root(&cred) ? 0 : -EPERM;
 }
 
 /* mq_unlink(name) */

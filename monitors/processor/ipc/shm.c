@@ -24,6 +24,7 @@
 #include <processor/mm/attach.h>
 #include <processor/mm/commit.h>
 #include <processor/mm/remote.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -443,7 +444,7 @@ static long segment_lock(struct segment *s, bool lock)
 	long ret = 0;
 
 	spin_lock(&s->common.kind->lock);
-	if (!capable(CAP_IPC_LOCK)) {
+	if (!ns_capable(s->common.kind->ns->ns.owner, CAP_IPC_LOCK)) {
 		if (c->euid != s->common.uid && c->euid != s->common.cuid)
 			ret = -EPERM;
 		else if (lock && !process_rlimit(RLIMIT_MEMLOCK))

@@ -8,6 +8,7 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <processor/account/account.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 
 #include "ipc_ns.h"
@@ -53,7 +54,7 @@ static bool allowed_locked(const struct sysv_kind *kind, const struct sysv *obj,
 		granted >>= 6;
 	else if (in_group(c, obj->cgid) || in_group(c, obj->gid))
 		granted >>= 3;
-	return !(wanted & ~granted & 7) || capable(CAP_IPC_OWNER);
+	return !(wanted & ~granted & 7) || ns_capable(kind->ns->ns.owner, CAP_IPC_OWNER);
 }
 
 bool sysv_allowed(struct sysv *obj, uint32_t mode)
@@ -75,20 +76,21 @@ int sysv_check_owner(struct sysv *obj)
 	spin_lock(&obj->kind->lock);
 	ok = c->euid == obj->cuid || c->euid == obj->uid;
 	spin_unlock(&obj->kind->lock);
-	return ok || capable(CAP_SYS_ADMIN) ? 0 : -EPERM;
+	return ok || ns_capable(obj->kind->ns->ns.owner, CAP_SYS_ADMIN) ? 0 : -EPERM;
 }
 
 int sysv_set(struct sysv *obj, const struct linux_ipc64_perm *perm)
 {
+	const uint32_t uid = uid_in(perm->uid), gid = gid_in(perm->gid);
 	const int err = sysv_check_owner(obj);
 
 	if (err)
 		return err;
-	if (perm->uid == UINT32_MAX || perm->gid == UINT32_MAX)
+	if (uid == ID_NONE || gid == ID_NONE)
 		return -EINVAL;
 	spin_lock(&obj->kind->lock);
-	obj->uid = perm->uid;
-	obj->gid = perm->gid;
+	obj->uid = uid;
+	obj->gid = gid;
 	obj->mode = (obj->mode & ~0777u) | (perm->mode & 0777u);
 	obj->ctime = sysv_now();
 	spin_unlock(&obj->kind->lock);
@@ -332,10 +334,10 @@ void sysv_fill(struct sysv *obj, struct linux_ipc64_perm *perm, int64_t *ctime)
 	spin_lock(&obj->kind->lock);
 	*perm = (struct linux_ipc64_perm){
 		.key = obj->key,
-		.uid = obj->uid,
-		.gid = obj->gid,
-		.cuid = obj->cuid,
-		.cgid = obj->cgid,
+		.uid = uid_out(obj->uid),
+		.gid = gid_out(obj->gid),
+		.cuid = uid_out(obj->cuid),
+		.cgid = gid_out(obj->cgid),
 		.mode = obj->mode,
 		.seq = (uint16_t)obj->seq,
 	};

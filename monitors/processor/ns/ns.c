@@ -10,6 +10,9 @@
 #include <lib/fmt.h>
 #include <lib/ida.h>
 
+#include "user_count.h"
+#include "user_ns.h"
+
 #define NR_NUMBERS (UINT32_MAX - NS_FIRST_NR)
 
 static struct spinlock numbers_lock = SPINLOCK_INIT("ns.numbers", RANK_SPIN_MONITOR);
@@ -37,7 +40,7 @@ void ns_text(const struct ns *ns, char buf[NS_TEXT_MAX])
 	snprintf(buf, NS_TEXT_MAX, "%s:[%u]", kinds[ns->kind].name, ns->nr);
 }
 
-int ns_init(struct ns *ns, enum ns_kind kind, void (*free)(struct ns *ns))
+static int take_number(struct ns *ns)
 {
 	int nr;
 
@@ -46,11 +49,31 @@ int ns_init(struct ns *ns, enum ns_kind kind, void (*free)(struct ns *ns))
 	if (nr >= 0)
 		ns->seq = ++last_seq;
 	spin_unlock(&numbers_lock);
-	if (nr < 0)
-		return nr;
+	if (nr >= 0)
+		ns->nr = NS_FIRST_NR + (uint32_t)nr;
+	return MIN(nr, 0);
+}
+
+int ns_init(struct ns *ns, enum ns_kind kind, struct user_ns *owner, void (*free)(struct ns *ns))
+{
+	const struct task *t = task_current();
+	struct user_count *count = user_count_get(owner, t ? t->cred->euid : 0);
+	int err = count ? user_count_add(count, kind) : -ENOMEM;
+
+	if (err) {
+		user_count_put(count);
+		return err;
+	}
+	err = take_number(ns);
+	if (err) {
+		user_count_sub(count, kind);
+		user_count_put(count);
+		return err;
+	}
 	inode_init(&ns->inode, &nsfs_type, &nsfs_inode_ops, S_IFREG);
 	ns->kind = kind;
-	ns->nr = NS_FIRST_NR + (uint32_t)nr;
+	ns->owner = user_ns_get(owner);
+	ns->count = count;
 	ns->free = free;
 	return 0;
 }
@@ -64,6 +87,9 @@ void ns_exit(struct ns *ns)
 	was = ida_free(&numbers, (int)(ns->nr - NS_FIRST_NR));
 	spin_unlock(&numbers_lock);
 	ASSERT(was);
+	user_count_sub(ns->count, ns->kind);
+	user_count_put(ns->count);
+	user_ns_put(ns->owner);
 }
 
 struct ns *ns_of_inode(struct inode *inode)

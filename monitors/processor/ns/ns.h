@@ -18,6 +18,7 @@
  */
 #pragma once
 
+#include <abi/stat.h>
 #include <lib/atomic.h>
 #include <lib/list.h>
 #include <processor/vfs/inode.h>
@@ -25,6 +26,8 @@
 struct path;
 struct process;
 struct task;
+struct user_count;
+struct user_ns;
 
 enum ns_kind {
 	NS_CGROUP,
@@ -42,6 +45,8 @@ struct ns {
 	enum ns_kind kind;           /* const */
 	uint32_t nr;                 /* const: of the inode; no two namespaces have the same */
 	uint64_t seq;                /* const: grows from one to the next that is made */
+	struct user_ns *owner;       /* const, counted: see user_ns.h; NULL: the first one */
+	struct user_count *count;    /* const, counted: of whoever has made it; NULL: first ones */
 	void (*free)(struct ns *ns); /* const: the last reference is gone; NULL: it stays */
 	struct list_head doomed;     /* nsfs.c's lock, once the last reference is gone */
 	uint64_t ticket;             /* the same */
@@ -68,8 +73,12 @@ uint64_t ns_kind_flag(enum ns_kind kind);
 /* "uts:[4026531838]" */
 void ns_text(const struct ns *ns, char buf[NS_TEXT_MAX]);
 
-/* A new namespace with one reference. -ENOMEM, -ENOSPC. */
-int ns_init(struct ns *ns, enum ns_kind kind, void (*free)(struct ns *ns)) __must_check;
+/*
+ * A new namespace with one reference, owned by @owner and counted for the calling task's user.
+ * -ENOMEM; -ENOSPC: the user has too many of them.
+ */
+int ns_init(struct ns *ns, enum ns_kind kind, struct user_ns *owner, void (*free)(struct ns *ns))
+	__must_check;
 /* For free(), and where the rest could not be made: the number may be another's. */
 void ns_exit(struct ns *ns);
 
@@ -93,13 +102,15 @@ static inline void ns_put(struct ns *ns)
  * that only they kept. The caller holds no lock.
  */
 void ns_wait_freed(void);
+/* The same for whatever has been put by now. For tests. */
+void ns_wait_all_freed(void);
 
 /* The namespace that is @inode; NULL: it is a file of another file system. */
 struct ns *ns_of_inode(struct inode *inode);
 /* Fills in @to, which is empty, as a magic link to @ns has to. -ENOMEM. */
 int ns_path(struct ns *ns, struct path *to) __must_check;
 
-/* The first user namespace, which owns every other namespace so far. */
+/* The file of the first user namespace, which has no other structure. */
 extern struct ns ns_user_first;
 
 /* --- sets ---------------------------------------------------------------------------- */
@@ -120,10 +131,11 @@ void ns_set_put(struct ns_set *s);
 /* Flags CLONE_NEW* of what a set has and can be made. */
 #define NS_SET_FLAGS (CLONE_NEWCGROUP | CLONE_NEWIPC | CLONE_NEWUTS)
 /*
- * @s, or a copy in which the kinds that @flags name are new, made from those in @s. Referenced;
+ * @s, or a copy in which the kinds that @flags name are new, made from those in @s, and owned by
+ * @owner. Referenced;
  * ERR_PTR(-ENOMEM, -ENOSPC).
  */
-struct ns_set *ns_set_make(struct ns_set *s, uint64_t flags);
+struct ns_set *ns_set_make(struct ns_set *s, uint64_t flags, struct user_ns *owner);
 /* @s with @ns, of a kind that sets have. ERR_PTR(-ENOMEM) */
 struct ns_set *ns_set_with(struct ns_set *s, struct ns *ns);
 /* That of the calling task; of a thread of the kernel, the first one. */
@@ -131,10 +143,16 @@ struct ns *ns_current(enum ns_kind kind);
 /* That of @p, or of its thread @tid if that is not 0; referenced. ERR_PTR(-ENOENT): it ends. */
 struct ns *ns_of_process(struct process *p, uint32_t tid, enum ns_kind kind);
 
+/*
+ * The PID namespace that children of @p, or of its thread @tid, will be in; referenced.
+ * ERR_PTR(-ENOENT): it ends, or there has been no child yet.
+ */
+struct ns *ns_of_children(struct process *p, uint32_t tid);
+
 /* --- IPC ------------------------------------------------------------------------------ */
 
 /* An empty one, with the limits that the first one begins with. ERR_PTR(-ENOMEM, -ENOSPC) */
-struct ns *ipc_make(struct ns *from);
+struct ns *ipc_make(struct ns *from, struct user_ns *owner);
 extern struct ns *const ipc_first;
 
 /* --- UTS: names of the system --------------------------------------------------------- */
@@ -151,5 +169,5 @@ void uts_names(struct uts_names *out);
 void uts_set_node(const char *name, size_t len);
 void uts_set_domain(const char *name, size_t len);
 /* ERR_PTR(-ENOMEM, -ENOSPC) */
-struct ns *uts_copy(struct ns *from);
+struct ns *uts_copy(struct ns *from, struct user_ns *owner);
 extern struct ns *const uts_first;

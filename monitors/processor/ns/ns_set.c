@@ -10,9 +10,9 @@
 #include <processor/vfs/path.h>
 
 #include "ns.h"
+#include "user_ns.h"
 
 /* Kinds of which there is only the first one, so far. */
-static struct ns pid_first = NS_FIRST_INIT(NS_PID, 0xeffffffcu);
 static struct ns net_first = NS_FIRST_INIT(NS_NET, 0xeffffff9u);
 static struct ns cgroup_first = NS_FIRST_INIT(NS_CGROUP, 0xeffffffbu);
 
@@ -25,10 +25,10 @@ static void cgroup_free(struct ns *ns)
 }
 
 /* There is one cgroup, so what a namespace of them shows is the same in all: its root. */
-static struct ns *cgroup_copy(struct ns *from)
+static struct ns *cgroup_copy(struct ns *from, struct user_ns *owner)
 {
 	struct ns *ns = kmem_alloc(kmem_current(), sizeof(*ns));
-	const int err = ns ? ns_init(ns, NS_CGROUP, cgroup_free) : -ENOMEM;
+	const int err = ns ? ns_init(ns, NS_CGROUP, owner, cgroup_free) : -ENOMEM;
 
 	if (!err)
 		return ns;
@@ -39,7 +39,7 @@ static struct ns *cgroup_copy(struct ns *from)
 /* --- sets ---------------------------------------------------------------------------- */
 
 /* Makes a namespace for one who was in @from; NULL: the kind has only the first one. ERR_PTR. */
-static struct ns *(*const makers[NS_KINDS])(struct ns *from) = {
+static struct ns *(*const makers[NS_KINDS])(struct ns *from, struct user_ns *owner) = {
 	[NS_CGROUP] = cgroup_copy,
 	[NS_IPC] = ipc_make,
 	[NS_UTS] = uts_copy,
@@ -94,7 +94,7 @@ void ns_set_put(struct ns_set *s)
 	ns_wait_freed();
 }
 
-struct ns_set *ns_set_make(struct ns_set *s, uint64_t flags)
+struct ns_set *ns_set_make(struct ns_set *s, uint64_t flags, struct user_ns *owner)
 {
 	struct ns_set *made;
 
@@ -108,7 +108,7 @@ struct ns_set *ns_set_make(struct ns_set *s, uint64_t flags)
 
 		if (!ns)
 			continue;
-		ns = (flags & ns_kind_flag(k)) ? makers[k](ns) : ns_get(ns);
+		ns = (flags & ns_kind_flag(k)) ? makers[k](ns, owner) : ns_get(ns);
 		if (IS_ERR(ns)) {
 			ns_set_put(made);
 			return ERR_PTR(PTR_ERR(ns));
@@ -148,9 +148,9 @@ static struct ns *ns_of_task_locked(const struct task *t, enum ns_kind kind)
 
 	assert_spin_held(&t->process->sig_lock);
 	if (kind == NS_USER)
-		return ns_get(&ns_user_first);
-	if (kind == NS_PID) /* one that was made has no file yet */
-		return t->process->pid_ns || t->child_ns ? NULL : ns_get(&pid_first);
+		return t->process->cred ? ns_get(user_ns_head(t->process->cred->user_ns)) : NULL;
+	if (kind == NS_PID)
+		return ns_get(pid_ns_head(t->process->pid_ns));
 	if (kind == NS_MNT)
 		return t->fs ? mounts_ns(t->fs->mounts) : NULL;
 	ns = t->ns ? t->ns->of[kind] : NULL;
@@ -169,4 +169,25 @@ struct ns *ns_of_process(struct process *p, uint32_t tid, enum ns_kind kind)
 	}
 	spin_unlock(&p->sig_lock);
 	return ns ? ns : ERR_PTR(-ENOENT);
+}
+
+struct ns *ns_of_children(struct process *p, uint32_t tid)
+{
+	struct pid_ns *ns = NULL;
+	bool found = false, begun;
+	struct task *t;
+
+	spin_lock(&p->sig_lock);
+	list_for_each_entry(t, &p->tasks, link) {
+		if (!found && (!tid || t->tid == tid)) {
+			ns = pid_ns_get(t->child_ns ? t->child_ns : p->pid_ns);
+			found = true;
+		}
+	}
+	spin_unlock(&p->sig_lock);
+	begun = found && (!ns || READ_ONCE(ns->last_pid));
+	if (begun)
+		return ns ? &ns->ns : ns_get(pid_ns_head(NULL));
+	pid_ns_put(ns);
+	return ERR_PTR(-ENOENT);
 }

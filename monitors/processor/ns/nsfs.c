@@ -26,6 +26,7 @@
 #include <processor/vfs/path.h>
 
 #include "ns.h"
+#include "user_ns.h"
 
 int ns_path(struct ns *ns, struct path *to)
 {
@@ -55,7 +56,7 @@ static int nsfs_getattr(struct inode *inode, struct file_attr *attr)
 /* --- the end -------------------------------------------------------------------------- */
 
 static struct {
-	struct spinlock lock; /* RANK_SPIN_MONITOR */
+	struct spinlock lock; /* RANK_SPIN_FS: a reference may be put under tables of tasks */
 	struct list_head doomed __guarded_by(&lock);
 	uint64_t last_ticket __guarded_by(&lock);
 	uint64_t in_work __guarded_by(&lock); /* ticket of what is being freed; 0: nothing is */
@@ -64,7 +65,7 @@ static struct {
 	const struct thread *freer;           /* lock: frees, while in_work is not 0 */
 	struct workqueue *wq;                 /* const after boot */
 	struct work work;
-} ends = { .lock = SPINLOCK_INIT("namespaces that end", RANK_SPIN_MONITOR),
+} ends = { .lock = SPINLOCK_INIT("namespaces that end", RANK_SPIN_FS),
 	   .doomed = LIST_HEAD_INIT(ends.doomed),
 	   .freed = WAITQUEUE_INIT(ends.freed) };
 
@@ -125,6 +126,16 @@ void ns_wait_freed(void)
 	t->ns_ticket = 0;
 }
 
+void ns_wait_all_freed(void)
+{
+	uint64_t ticket;
+
+	spin_lock(&ends.lock);
+	ticket = ends.last_ticket;
+	spin_unlock(&ends.lock);
+	wait_event(&ends.freed, READ_ONCE(ends.done) >= ticket);
+}
+
 /* --- files ---------------------------------------------------------------------------- */
 
 static int nsfs_stat(struct file *f, struct file_attr *attr)
@@ -151,22 +162,45 @@ static long open_ns(struct ns *ns)
 	return fd;
 }
 
+/* The user namespace around or above @ns, if the caller may know of it. */
+static long open_owner(struct ns *ns)
+{
+	if (ns == &ns_user_first || !user_ns_within(ns->owner, user_ns_current()))
+		return -EPERM;
+	return open_ns(user_ns_head(ns->owner));
+}
+
+static long open_parent(struct ns *ns)
+{
+	const struct pid_ns *p;
+
+	if (ns->kind == NS_USER)
+		return open_owner(ns);
+	if (ns->kind != NS_PID)
+		return -EINVAL;
+	p = pid_ns_of(ns);
+	if (!p || !pid_ns_within(p->parent, pid_ns_current()))
+		return -EPERM;
+	return open_ns(pid_ns_head(p->parent));
+}
+
 static long nsfs_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 {
 	struct ns *ns = ns_of_inode(f->inode);
+	const struct user_ns *u;
 
 	switch (cmd) {
 	case NS_GET_NSTYPE:
 		return (long)ns_kind_flag(ns->kind);
 	case NS_GET_USERNS:
-		/* The first one owns all, and that has no owner. */
-		return ns->kind == NS_USER ? -EPERM : open_ns(&ns_user_first);
+		return open_owner(ns);
 	case NS_GET_PARENT:
-		return ns->kind == NS_USER || ns->kind == NS_PID ? -EPERM : -EINVAL;
+		return open_parent(ns);
 	case NS_GET_OWNER_UID:
 		if (ns->kind != NS_USER)
 			return -EINVAL;
-		return put_user_u32(0, (void __user *)arg);
+		u = user_ns_of(ns);
+		return put_user_u32(uid_out(u ? u->uid : 0), (void __user *)arg);
 	default:
 		return -ENOTTY;
 	}

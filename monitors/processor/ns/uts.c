@@ -16,6 +16,7 @@
 #include <processor/syscall/syscall.h>
 
 #include "ns.h"
+#include "user_ns.h"
 
 #define FIRST_NODE   "tessera"
 #define FIRST_DOMAIN "(none)"
@@ -45,10 +46,10 @@ static void uts_free(struct ns *ns)
 	kmem_free(uts_of(ns));
 }
 
-struct ns *uts_copy(struct ns *from)
+struct ns *uts_copy(struct ns *from, struct user_ns *owner)
 {
 	struct uts_ns *u = kmem_alloc(kmem_current(), sizeof(*u));
-	const int err = u ? ns_init(&u->ns, NS_UTS, uts_free) : -ENOMEM;
+	const int err = u ? ns_init(&u->ns, NS_UTS, owner, uts_free) : -ENOMEM;
 
 	if (err) {
 		kmem_free(u);
@@ -93,7 +94,7 @@ static int get_name(const struct syscall_args *args, char name[UTS_NAME_MAX + 1]
 {
 	const int len = (int)args->a[1];
 
-	if (!capable(CAP_SYS_ADMIN))
+	if (!ns_capable(ns_current(NS_UTS)->owner, CAP_SYS_ADMIN))
 		return -EPERM;
 	if (len < 0 || len > (int)UTS_NAME_MAX)
 		return -EINVAL;

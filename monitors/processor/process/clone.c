@@ -31,6 +31,7 @@
 #include <processor/ipc/sysv.h>
 #include <processor/mm/aspace.h>
 #include <processor/ns/ns.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
 
@@ -99,7 +100,8 @@ static int check_limits_locked(struct vnode *v, const struct program *program, c
 	assert_spin_held(&v->lock);
 	if (!kmem_fair(program->nr_tasks, v->nr_tasks, max_tasks))
 		return -EAGAIN;
-	if (c->uid != 0 && !(c->effective & free_of_it) && user_tasks_locked(v, c->uid) >= nproc)
+	if (c->uid != 0 && !(!c->user_ns && (c->effective & free_of_it)) &&
+	    user_tasks_locked(v, c->uid) >= nproc)
 		return -EAGAIN;
 	return 0;
 }
@@ -174,24 +176,25 @@ void task_start(struct task_start *start, bool announce)
 
 /* --- parts --------------------------------------------------------------------------------- */
 
+/* With the credentials that @t has. */
 static int share_task_parts(struct task *t, struct task *from, uint64_t flags)
 {
+	struct user_ns *owner = t->cred->user_ns;
 	struct files *files = from->files;
 	struct fs_state *fs = from->fs;
 	struct ns_set *ns;
 
-	t->cred = cred_get(from->cred);
 	t->login_uid = from->login_uid;
 	t->login_session = from->login_session;
 	memcpy(t->comm, from->comm, sizeof(t->comm));
 	if (flags & CLONE_FS)
 		fs_state_join(fs);
 	else
-		fs = (flags & CLONE_NEWNS) ? fs_state_copy_mounts(fs) : fs_state_copy(fs);
+		fs = (flags & CLONE_NEWNS) ? fs_state_copy_mounts(fs, owner) : fs_state_copy(fs);
 	if (IS_ERR(fs))
 		return PTR_ERR(fs);
 	t->fs = fs;
-	ns = ns_set_make(from->ns, flags);
+	ns = ns_set_make(from->ns, flags, owner);
 	if (IS_ERR(ns))
 		return PTR_ERR(ns);
 	t->ns = ns;
@@ -215,20 +218,20 @@ static int share_space(struct process *p, struct process *from, uint64_t flags)
 	return aspace_fork(from->as, &p->as);
 }
 
-/* The PID namespace of the caller's children, counted. */
-static struct pid_ns *child_pid_ns(uint64_t flags)
+/* The PID namespace of the caller's children, counted; a new one is owned by @owner. */
+static struct pid_ns *child_pid_ns(uint64_t flags, struct user_ns *owner)
 {
 	struct pid_ns *ns = task_current()->child_ns;
 
 	if (!ns)
 		ns = process_current()->pid_ns;
-	return flags & CLONE_NEWPID ? pid_ns_create(ns, kmem_current()) : pid_ns_get(ns);
+	return flags & CLONE_NEWPID ? pid_ns_create(ns, owner, kmem_current()) : pid_ns_get(ns);
 }
 
 /* The process of a child: limits, names, handlers, memory. ERR_PTR. */
-static struct process *copy_process(struct process *from, uint64_t flags)
+static struct process *copy_process(struct process *from, uint64_t flags, const struct cred *cred)
 {
-	struct pid_ns *ns = child_pid_ns(flags);
+	struct pid_ns *ns = child_pid_ns(flags, cred->user_ns);
 	struct process *p;
 	int err = -ENOMEM;
 
@@ -250,6 +253,9 @@ static struct process *copy_process(struct process *from, uint64_t flags)
 	p->core_filter = READ_ONCE(from->core_filter);
 	p->barriers = READ_ONCE(from->barriers);
 	p->undumpable = READ_ONCE(from->undumpable);
+	lock_not_needed(&p->sig_lock, "nothing else knows the process yet");
+	lock_not_needed(&from->sig_lock, "only exec changes it, which ends the other tasks");
+	p->look_ns = user_ns_get(from->look_ns);
 	p->thp_disabled = READ_ONCE(from->thp_disabled);
 	p->exe_path = kmem_strdup(process_kmem(p), from->exe_path);
 	mutex_unlock(&from->lock);
@@ -451,12 +457,12 @@ static int check_flags(const struct clone_spec *spec)
 	if (f & CLONE_INTO_CGROUP)
 		return -EINVAL; /* none of these here */
 	/* A thread belongs to the namespaces of its process. */
-	if ((f & CLONE_THREAD) && ((f & CLONE_NEWPID) || t->child_ns))
+	if ((f & CLONE_THREAD) && ((f & (CLONE_NEWPID | CLONE_NEWUSER)) || t->child_ns))
 		return -EINVAL;
 	/* Number 1 of a namespace has no siblings there: they would outlive it. */
 	if ((f & CLONE_PARENT) && is_ns_init(t->process))
 		return -EINVAL;
-	if ((f & CLONE_NEWNS) && (f & CLONE_FS))
+	if ((f & (CLONE_NEWNS | CLONE_NEWUSER)) && (f & CLONE_FS))
 		return -EINVAL;
 	/* Changes of semaphores are taken back in one namespace. */
 	if ((f & CLONE_NEWIPC) && (f & CLONE_SYSVSEM))
@@ -499,20 +505,35 @@ static struct task_start *prepare_thread(struct task *t, const struct clone_spec
 	return start;
 }
 
+/* Those of a child, referenced. ERR_PTR. */
+static const struct cred *child_cred(uint64_t flags)
+{
+	return flags & CLONE_NEWUSER ? cred_in_new_user_ns() : cred_get(cred_current());
+}
+
 /* Everything but the place in the tree. ERR_PTR. */
 static struct task_start *build(const struct clone_spec *spec, const struct pt_regs *regs)
 {
 	struct task *me = task_current();
 	const bool thread = spec->flags & CLONE_THREAD;
-	struct process *p = thread ? me->process : copy_process(me->process, spec->flags);
+	const struct cred *cred = child_cred(spec->flags);
 	struct task_start *start = NULL;
+	struct process *p;
 	struct task *t;
 	int err = -ENOMEM;
 
-	if (IS_ERR(p))
+	if (IS_ERR(cred))
+		return ERR_PTR(PTR_ERR(cred));
+	p = thread ? me->process : copy_process(me->process, spec->flags, cred);
+	if (IS_ERR(p)) {
+		cred_put(cred);
 		return ERR_PTR(PTR_ERR(p));
+	}
 	t = task_alloc(p);
+	if (!t)
+		cred_put(cred);
 	if (t) {
+		t->cred = cred;
 		signal_task_init(t, me, !(spec->flags & CLONE_VM) || (spec->flags & CLONE_VFORK));
 		err = share_task_parts(t, me, spec->flags);
 		if (!err) {
@@ -698,7 +719,9 @@ static int get_set_tid(const struct linux_clone_args *a, struct clone_spec *spec
 		if (!spec->set_tid[i] || spec->set_tid[i] >= PID_MAX)
 			return -EINVAL;
 	}
-	return capable(CAP_SYS_ADMIN) ? 0 : -EPERM;
+	return ns_capable(pid_ns_owner(ns ? ns : process_current()->pid_ns), CAP_SYS_ADMIN)
+		       ? 0
+		       : -EPERM;
 }
 
 static int check_clone_args(const struct linux_clone_args *a)

@@ -5,8 +5,8 @@
  * Flow:	a call copies its task's set, changes the copy by Linux's rules, and installs it.
  *		Only the task itself changes its set, so it reads it without a lock.
  * Locking:	process.sig_lock for the copy that others look at (kill, prlimit).
- * Limits:	a task belongs to at most CRED_GROUPS_MAX supplementary groups; there are no user
- *		namespaces and no set-user-id programs.
+ * Limits:	a task belongs to at most CRED_GROUPS_MAX supplementary groups; there are no
+ *		set-user-id programs.
  */
 #include "cred.h"
 
@@ -15,6 +15,7 @@
 #include <lib/errno.h>
 #include <lib/string.h>
 #include <processor/account/account.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 
 #include "process_private.h"
@@ -44,6 +45,7 @@ struct cred *cred_copy(const struct cred *from)
 		return NULL;
 	*c = *from;
 	refcount_set(&c->refs, 1);
+	(void)user_ns_get(c->user_ns);
 	return c;
 }
 
@@ -61,8 +63,12 @@ const struct cred *cred_get(const struct cred *c)
 
 void cred_put(const struct cred *c)
 {
-	if (refcount_dec_and_test(refs_of(c)))
-		kmem_free(c);
+	struct user_ns *ns = c->user_ns;
+
+	if (!refcount_dec_and_test(refs_of(c)))
+		return;
+	kmem_free(c);
+	user_ns_put(ns);
 }
 
 void cred_to_fs(const struct cred *c, struct fs_cred *out)
@@ -71,6 +77,10 @@ void cred_to_fs(const struct cred *c, struct fs_cred *out)
 	out->gid = c->fsgid;
 	out->nr_groups = c->nr_groups;
 	out->groups = c->groups;
+	out->plain = c->user_ns;
+	out->over =
+		c->user_ns && (c->effective & CAP_BIT(CAP_DAC_OVERRIDE)) ? user_ns_overrides : NULL;
+	out->ns = c->user_ns;
 }
 
 void process_cred(struct fs_cred *cred)
@@ -80,22 +90,69 @@ void process_cred(struct fs_cred *cred)
 
 bool capable(unsigned int cap)
 {
-	return cred_current()->effective & CAP_BIT(cap);
+	return ns_capable(NULL, cap);
+}
+
+/* User 0 of the namespace of @c; ID_NONE: it has none. */
+static uint32_t root_of(const struct cred *c)
+{
+	return id_in_from(c->user_ns, ID_USER, 0);
+}
+
+static bool is_root(const struct cred *c, uint32_t uid)
+{
+	return uid == root_of(c);
+}
+
+static bool subset(uint64_t a, uint64_t of)
+{
+	return (a & ~of) == 0;
+}
+
+static bool is_all(const struct cred *c, uint32_t uid, uint32_t gid)
+{
+	return uid == c->uid && uid == c->euid && uid == c->suid && gid == c->gid &&
+	       gid == c->egid && gid == c->sgid;
+}
+
+/*
+ * As ptrace_may_access() of Linux: the same ids all over and no capabilities that the caller lacks,
+ * or the right to trace in its namespace; one that is not dumpable, in that in which it began.
+ */
+static bool may_look_locked(const struct process *p, const struct cred *c, bool by_fs_ids)
+	__must_hold(&p->sig_lock)
+{
+	const struct cred *to = p->cred;
+	const uint64_t caps = by_fs_ids ? c->effective : c->permitted;
+	bool same;
+
+	assert_spin_held(&p->sig_lock);
+	if (!to)
+		return false;
+	same = by_fs_ids ? is_all(to, c->fsuid, c->fsgid) : is_all(to, c->uid, c->gid);
+	if (!same && !cred_capable(c, to->user_ns, CAP_SYS_PTRACE))
+		return false;
+	if (READ_ONCE(p->undumpable) && !cred_capable(c, p->look_ns, CAP_SYS_PTRACE))
+		return false;
+	return (c->user_ns == to->user_ns && subset(to->permitted, caps)) ||
+	       cred_capable(c, to->user_ns, CAP_SYS_PTRACE);
+}
+
+bool process_may_look_as(struct process *p, bool by_fs_ids)
+{
+	bool may;
+
+	if (p == process_current())
+		return true;
+	spin_lock(&p->sig_lock);
+	may = may_look_locked(p, cred_current(), by_fs_ids);
+	spin_unlock(&p->sig_lock);
+	return may;
 }
 
 bool process_may_look(struct process *p)
 {
-	const struct cred *c = cred_current(), *to;
-	bool may;
-
-	if (p == process_current() || capable(CAP_SYS_PTRACE))
-		return true;
-	spin_lock(&p->sig_lock);
-	to = p->cred;
-	may = to && !READ_ONCE(p->undumpable) && c->uid == to->euid && c->uid == to->suid &&
-	      c->uid == to->uid && c->gid == to->egid && c->gid == to->sgid && c->gid == to->gid;
-	spin_unlock(&p->sig_lock);
-	return may;
+	return process_may_look_as(p, false);
 }
 
 struct cred *cred_exec(const struct cred *c)
@@ -111,9 +168,9 @@ struct cred *cred_exec(const struct cred *c)
 	 * capabilities(7), "Transformation of capabilities during execve()", for files without
 	 * capabilities.
 	 */
-	if (!(n->securebits & SECBIT_NOROOT) && (n->uid == 0 || n->euid == 0)) {
+	if (!(n->securebits & SECBIT_NOROOT) && (is_root(n, n->uid) || is_root(n, n->euid))) {
 		n->permitted = n->inheritable | n->bounding;
-		n->effective = n->euid == 0 ? n->permitted : n->ambient;
+		n->effective = is_root(n, n->euid) ? n->permitted : n->ambient;
 	} else {
 		n->permitted = n->ambient;
 		n->effective = n->ambient;
@@ -123,11 +180,25 @@ struct cred *cred_exec(const struct cred *c)
 
 /* --- changing --------------------------------------------------------------------------- */
 
+/* More than @old has, in its namespace or, as whose maker it has everything, in one below? */
+static bool gains_caps(const struct cred *n, const struct cred *old)
+{
+	const struct user_ns *ns = n->user_ns;
+
+	if (ns == old->user_ns)
+		return !subset(n->permitted, old->permitted);
+	for (; ns; ns = user_ns_parent(ns)) {
+		if (user_ns_parent(ns) == old->user_ns && ns->uid == old->euid)
+			return false;
+	}
+	return true;
+}
+
 /* The process has in memory what belongs to the ids, or the rights, that it had. */
 static bool needs_hiding(const struct cred *n, const struct cred *old)
 {
 	return n->euid != old->euid || n->egid != old->egid || n->fsuid != old->fsuid ||
-	       n->fsgid != old->fsgid || (n->permitted & ~old->permitted);
+	       n->fsgid != old->fsgid || gains_caps(n, old);
 }
 
 /*
@@ -181,19 +252,20 @@ int cred_install(struct cred *n)
  */
 static void fix_caps(struct cred *n, const struct cred *old)
 {
-	const bool was_root = old->uid == 0 || old->euid == 0 || old->suid == 0;
-	const bool is_root = n->uid == 0 || n->euid == 0 || n->suid == 0;
+	const uint32_t root = root_of(old);
+	const bool was_root = old->uid == root || old->euid == root || old->suid == root;
+	const bool stays_root = n->uid == root || n->euid == root || n->suid == root;
 
 	if (n->securebits & SECBIT_NO_SETUID_FIXUP)
 		return;
-	if (was_root && !is_root) {
+	if (was_root && !stays_root) {
 		if (!(n->securebits & SECBIT_KEEP_CAPS))
 			n->permitted = n->effective = 0;
 		n->ambient = 0;
 	}
-	if (old->euid == 0 && n->euid != 0)
+	if (old->euid == root && n->euid != root)
 		n->effective = 0;
-	else if (old->euid != 0 && n->euid == 0)
+	else if (old->euid != root && n->euid == root)
 		n->effective = n->permitted;
 }
 
@@ -204,6 +276,13 @@ static void fix_caps(struct cred *n, const struct cred *old)
 #define FS_CAPS 0x10800021full
 
 #define KEEP UINT32_MAX /* -1: as it is */
+static_assert(KEEP == ID_NONE, "what is kept is not mapped");
+
+/* Kernel id @id of what the caller has given as @given. */
+static bool is_unmapped(uint32_t given, uint32_t id)
+{
+	return given != KEEP && id == KEEP;
+}
 
 static bool one_of_uids(const struct cred *c, uint32_t uid, bool with_saved)
 {
@@ -231,18 +310,18 @@ static long finish_gids(struct cred *n)
 /* setuid(uid) */
 long sys_setuid(const struct syscall_args *args)
 {
-	const uint32_t uid = (uint32_t)args->a[0];
+	const uint32_t uid = uid_in((uint32_t)args->a[0]);
 	const struct cred *c = cred_current();
 	struct cred *n;
 
 	if (uid == KEEP)
 		return -EINVAL;
-	if (!capable(CAP_SETUID) && uid != c->uid && uid != c->suid)
+	if (!capable_here(CAP_SETUID) && uid != c->uid && uid != c->suid)
 		return -EPERM;
 	n = cred_copy(c);
 	if (!n)
 		return -ENOMEM;
-	if (capable(CAP_SETUID))
+	if (capable_here(CAP_SETUID))
 		n->uid = n->suid = uid;
 	n->euid = uid;
 	return finish_uids(n);
@@ -251,18 +330,18 @@ long sys_setuid(const struct syscall_args *args)
 /* setgid(gid) */
 long sys_setgid(const struct syscall_args *args)
 {
-	const uint32_t gid = (uint32_t)args->a[0];
+	const uint32_t gid = gid_in((uint32_t)args->a[0]);
 	const struct cred *c = cred_current();
 	struct cred *n;
 
 	if (gid == KEEP)
 		return -EINVAL;
-	if (!capable(CAP_SETGID) && gid != c->gid && gid != c->sgid)
+	if (!capable_here(CAP_SETGID) && gid != c->gid && gid != c->sgid)
 		return -EPERM;
 	n = cred_copy(c);
 	if (!n)
 		return -ENOMEM;
-	if (capable(CAP_SETGID))
+	if (capable_here(CAP_SETGID))
 		n->gid = n->sgid = gid;
 	n->egid = gid;
 	return finish_gids(n);
@@ -271,12 +350,15 @@ long sys_setgid(const struct syscall_args *args)
 /* setreuid(uid, euid) */
 long sys_setreuid(const struct syscall_args *args)
 {
-	const uint32_t uid = (uint32_t)args->a[0], euid = (uint32_t)args->a[1];
+	const uint32_t uid = uid_in((uint32_t)args->a[0]);
+	const uint32_t euid = uid_in((uint32_t)args->a[1]);
 	const struct cred *c = cred_current();
 	struct cred *n;
 
-	if (!capable(CAP_SETUID) && ((uid != KEEP && !one_of_uids(c, uid, false)) ||
-				     (euid != KEEP && !one_of_uids(c, euid, true))))
+	if (is_unmapped((uint32_t)args->a[0], uid) || is_unmapped((uint32_t)args->a[1], euid))
+		return -EINVAL;
+	if (!capable_here(CAP_SETUID) && ((uid != KEEP && !one_of_uids(c, uid, false)) ||
+					  (euid != KEEP && !one_of_uids(c, euid, true))))
 		return -EPERM;
 	n = cred_copy(c);
 	if (!n)
@@ -293,12 +375,15 @@ long sys_setreuid(const struct syscall_args *args)
 /* setregid(gid, egid) */
 long sys_setregid(const struct syscall_args *args)
 {
-	const uint32_t gid = (uint32_t)args->a[0], egid = (uint32_t)args->a[1];
+	const uint32_t gid = gid_in((uint32_t)args->a[0]);
+	const uint32_t egid = gid_in((uint32_t)args->a[1]);
 	const struct cred *c = cred_current();
 	struct cred *n;
 
-	if (!capable(CAP_SETGID) && ((gid != KEEP && !one_of_gids(c, gid, false)) ||
-				     (egid != KEEP && !one_of_gids(c, egid, true))))
+	if (is_unmapped((uint32_t)args->a[0], gid) || is_unmapped((uint32_t)args->a[1], egid))
+		return -EINVAL;
+	if (!capable_here(CAP_SETGID) && ((gid != KEEP && !one_of_gids(c, gid, false)) ||
+					  (egid != KEEP && !one_of_gids(c, egid, true))))
 		return -EPERM;
 	n = cred_copy(c);
 	if (!n)
@@ -320,8 +405,12 @@ long sys_setresuid(const struct syscall_args *args)
 	struct cred *n;
 
 	for (size_t i = 0; i < 3; i++) {
-		id[i] = (uint32_t)args->a[i];
-		if (id[i] != KEEP && !one_of_uids(c, id[i], true) && !capable(CAP_SETUID))
+		id[i] = uid_in((uint32_t)args->a[i]);
+		if (is_unmapped((uint32_t)args->a[i], id[i]))
+			return -EINVAL;
+	}
+	for (size_t i = 0; i < 3; i++) {
+		if (id[i] != KEEP && !one_of_uids(c, id[i], true) && !capable_here(CAP_SETUID))
 			return -EPERM;
 	}
 	n = cred_copy(c);
@@ -341,8 +430,12 @@ long sys_setresgid(const struct syscall_args *args)
 	struct cred *n;
 
 	for (size_t i = 0; i < 3; i++) {
-		id[i] = (uint32_t)args->a[i];
-		if (id[i] != KEEP && !one_of_gids(c, id[i], true) && !capable(CAP_SETGID))
+		id[i] = gid_in((uint32_t)args->a[i]);
+		if (is_unmapped((uint32_t)args->a[i], id[i]))
+			return -EINVAL;
+	}
+	for (size_t i = 0; i < 3; i++) {
+		if (id[i] != KEEP && !one_of_gids(c, id[i], true) && !capable_here(CAP_SETGID))
 			return -EPERM;
 	}
 	n = cred_copy(c);
@@ -357,54 +450,66 @@ long sys_setresgid(const struct syscall_args *args)
 /* setfsuid(uid): the one of before, whether it worked or not */
 long sys_setfsuid(const struct syscall_args *args)
 {
-	const uint32_t uid = (uint32_t)args->a[0];
+	const uint32_t uid = uid_in((uint32_t)args->a[0]);
 	const struct cred *c = cred_current();
 	const uint32_t old = c->fsuid;
 	struct cred *n;
 
-	if (uid == KEEP || (!one_of_uids(c, uid, true) && uid != old && !capable(CAP_SETUID)))
-		return old;
+	if (uid == KEEP || (!one_of_uids(c, uid, true) && uid != old && !capable_here(CAP_SETUID)))
+		return uid_out(old);
 	n = cred_copy(c);
 	if (!n)
-		return old;
+		return uid_out(old);
 	n->fsuid = uid;
-	if (old == 0 && uid != 0)
+	if (is_root(c, old) && !is_root(c, uid))
 		n->effective &= ~FS_CAPS;
-	else if (old != 0 && uid == 0)
+	else if (!is_root(c, old) && is_root(c, uid))
 		n->effective |= n->permitted & FS_CAPS;
 	if (cred_install(n))
-		return old; /* as on Linux, the result does not tell */
-	return old;
+		return uid_out(old); /* as on Linux, the result does not tell */
+	return uid_out(old);
 }
 
 /* setfsgid(gid): the one of before, whether it worked or not */
 long sys_setfsgid(const struct syscall_args *args)
 {
-	const uint32_t gid = (uint32_t)args->a[0];
+	const uint32_t gid = gid_in((uint32_t)args->a[0]);
 	const struct cred *c = cred_current();
 	const uint32_t old = c->fsgid;
 	struct cred *n;
 
-	if (gid == KEEP || (!one_of_gids(c, gid, true) && gid != old && !capable(CAP_SETGID)))
-		return old;
+	if (gid == KEEP || (!one_of_gids(c, gid, true) && gid != old && !capable_here(CAP_SETGID)))
+		return gid_out(old);
 	n = cred_copy(c);
 	if (!n)
-		return old;
+		return gid_out(old);
 	n->fsgid = gid;
 	if (cred_install(n))
-		return old; /* as on Linux, the result does not tell */
-	return old;
+		return gid_out(old); /* as on Linux, the result does not tell */
+	return gid_out(old);
 }
 
 #define LINUX_GROUPS_MAX 65536u
+
+/* From ids of the caller's to kernel ids. */
+static int groups_in(struct cred *n)
+{
+	for (uint32_t i = 0; i < n->nr_groups; i++) {
+		n->groups[i] = gid_in(n->groups[i]);
+		if (n->groups[i] == ID_NONE)
+			return -EINVAL;
+	}
+	return 0;
+}
 
 /* setgroups(size, list) */
 long sys_setgroups(const struct syscall_args *args)
 {
 	const uint32_t size = (uint32_t)args->a[0];
 	struct cred *n;
+	int err;
 
-	if (!capable(CAP_SETGID))
+	if (!capable_here(CAP_SETGID) || !user_ns_may_setgroups(user_ns_current()))
 		return -EPERM;
 	if (size > LINUX_GROUPS_MAX)
 		return -EINVAL;
@@ -417,9 +522,10 @@ long sys_setgroups(const struct syscall_args *args)
 		cred_put(n);
 		return -EFAULT;
 	}
-	if (size > CRED_GROUPS_MAX) {
+	err = size > CRED_GROUPS_MAX ? -EINVAL : groups_in(n);
+	if (err) {
 		cred_put(n);
-		return -EINVAL;
+		return err;
 	}
 	return cred_install(n);
 }
@@ -429,25 +535,25 @@ long sys_setgroups(const struct syscall_args *args)
 /* getuid() */
 long sys_getuid(const struct syscall_args *args)
 {
-	return cred_current()->uid;
+	return uid_out(cred_current()->uid);
 }
 
 /* geteuid() */
 long sys_geteuid(const struct syscall_args *args)
 {
-	return cred_current()->euid;
+	return uid_out(cred_current()->euid);
 }
 
 /* getgid() */
 long sys_getgid(const struct syscall_args *args)
 {
-	return cred_current()->gid;
+	return gid_out(cred_current()->gid);
 }
 
 /* getegid() */
 long sys_getegid(const struct syscall_args *args)
 {
-	return cred_current()->egid;
+	return gid_out(cred_current()->egid);
 }
 
 static long put_three(const struct syscall_args *args, uint32_t a, uint32_t b, uint32_t c)
@@ -464,7 +570,7 @@ long sys_getresuid(const struct syscall_args *args)
 {
 	const struct cred *c = cred_current();
 
-	return put_three(args, c->uid, c->euid, c->suid);
+	return put_three(args, uid_out(c->uid), uid_out(c->euid), uid_out(c->suid));
 }
 
 /* getresgid(gid, egid, sgid) */
@@ -472,7 +578,7 @@ long sys_getresgid(const struct syscall_args *args)
 {
 	const struct cred *c = cred_current();
 
-	return put_three(args, c->gid, c->egid, c->sgid);
+	return put_three(args, gid_out(c->gid), gid_out(c->egid), gid_out(c->sgid));
 }
 
 /* getgroups(size, list) */
@@ -480,11 +586,13 @@ long sys_getgroups(const struct syscall_args *args)
 {
 	const struct cred *c = cred_current();
 	const int size = (int)args->a[0];
+	uint32_t list[CRED_GROUPS_MAX];
 
 	if (size < 0 || (size && (uint32_t)size < c->nr_groups))
 		return -EINVAL;
-	if (size &&
-	    copy_to_user((void __user *)args->a[1], c->groups, c->nr_groups * sizeof(c->groups[0])))
+	for (uint32_t i = 0; i < c->nr_groups; i++)
+		list[i] = gid_out(c->groups[i]);
+	if (size && copy_to_user((void __user *)args->a[1], list, c->nr_groups * sizeof(list[0])))
 		return -EFAULT;
 	return c->nr_groups;
 }
@@ -548,11 +656,6 @@ long sys_capget(const struct syscall_args *args)
 	return 0;
 }
 
-static bool subset(uint64_t a, uint64_t of)
-{
-	return (a & ~of) == 0;
-}
-
 /* capset(header, data) */
 long sys_capset(const struct syscall_args *args)
 {
@@ -578,7 +681,7 @@ long sys_capset(const struct syscall_args *args)
 	eff &= CAP_ALL;
 	perm &= CAP_ALL;
 	inh &= CAP_ALL;
-	if ((!capable(CAP_SETPCAP) && !subset(inh, c->inheritable | c->permitted)) ||
+	if ((!capable_here(CAP_SETPCAP) && !subset(inh, c->inheritable | c->permitted)) ||
 	    !subset(inh, c->inheritable | c->bounding) || !subset(perm, c->permitted) ||
 	    !subset(eff, perm))
 		return -EPERM;

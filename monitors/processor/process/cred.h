@@ -16,6 +16,7 @@
 #include <processor/client/file_attr.h>
 
 struct task;
+struct user_ns;
 
 #define CAP_BIT(cap) (1ull << (cap))
 #define CAP_ALL      ((1ull << (CAP_LAST_CAP + 1)) - 1)
@@ -25,6 +26,8 @@ struct task;
 
 struct cred {
 	refcount_t refs;
+	struct user_ns *user_ns; /* counted: where capabilities count; NULL: the first one */
+	/* Kernel ids, as all that the monitor keeps: see <processor/ns/user_ns.h>. */
 	uint32_t uid, euid, suid, fsuid;
 	uint32_t gid, egid, sgid, fsgid;
 	uint64_t permitted, effective, inheritable, bounding, ambient; /* CAP_BIT() */
@@ -42,7 +45,9 @@ const struct cred *cred_get(const struct cred *c);
 void cred_put(const struct cred *c);
 /* The part of @c that permissions of files depend on. @out is good as long as @c is there. */
 void cred_to_fs(const struct cred *c, struct fs_cred *out);
-/* Has the calling task this capability? */
+/* Has the calling task this capability in the first user namespace? */
 bool capable(unsigned int cap);
+/* For fs_cred.over. */
+bool user_ns_overrides(const struct fs_cred *cred, uint32_t uid, uint32_t gid);
 /* The set that exec makes of @c: capabilities of root, saved ids. NULL: no memory. */
 struct cred *cred_exec(const struct cred *c);

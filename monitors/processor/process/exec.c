@@ -23,6 +23,7 @@
 #include <processor/excache/excache.h>
 #include <processor/mm/aspace.h>
 #include <processor/mm/remote.h>
+#include <processor/ns/user_ns.h>
 #include <processor/vdso/vdso.h>
 
 #include "process.h"
@@ -189,10 +190,10 @@ static void push_words(struct stack *s, const struct exec_args *args,
 	aux(&w, AT_BASE, layout->interp_base);
 	aux(&w, AT_FLAGS, 0);
 	aux(&w, AT_ENTRY, layout->prog_entry);
-	aux(&w, AT_UID, cred->uid);
-	aux(&w, AT_EUID, cred->euid);
-	aux(&w, AT_GID, cred->gid);
-	aux(&w, AT_EGID, cred->egid);
+	aux(&w, AT_UID, id_out_to(cred->user_ns, ID_USER, cred->uid));
+	aux(&w, AT_EUID, id_out_to(cred->user_ns, ID_USER, cred->euid));
+	aux(&w, AT_GID, id_out_to(cred->user_ns, ID_GROUP, cred->gid));
+	aux(&w, AT_EGID, id_out_to(cred->user_ns, ID_GROUP, cred->egid));
 	aux(&w, AT_SECURE, 0);
 	aux(&w, AT_RANDOM, random);
 	aux(&w, AT_HWCAP2, cpu_features.fsgsbase ? 2 : 0);

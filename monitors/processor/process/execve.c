@@ -28,6 +28,7 @@
 #include <processor/mm/expand.h>
 #include <processor/mm/kmem.h>
 #include <processor/mm/remote.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/path.h>
@@ -387,6 +388,30 @@ static int load_found(struct exec_image *img, const struct path *at, const struc
 	return exec_load(img->cred, img->stack_limit, &args, &prog, &img->as, &img->regs);
 }
 
+/*
+ * A program that the caller may not read is not shown to it in memory either, nor to the root of a
+ * user namespace that has not its file.
+ */
+static int check_readable(struct exec_image *img, const struct path *at)
+{
+	struct user_ns *ns = img->look_ns;
+	struct fs_cred cred;
+	int err;
+
+	cred_to_fs(img->cred, &cred);
+	err = attr_access(&cred, at->inode, &at->attr, FS_MAY_READ);
+	if (err != -EACCES)
+		return err;
+	img->unreadable = true;
+	while (ns && !(id_is_mapped(ns, ID_USER, at->attr.uid) &&
+		       id_is_mapped(ns, ID_GROUP, at->attr.gid)))
+		ns = user_ns_parent(ns);
+	(void)user_ns_get(ns);
+	user_ns_put(img->look_ns);
+	img->look_ns = ns;
+	return 0;
+}
+
 static int load_once(struct exec_image *img, struct fs_state *fs, const struct path *at)
 {
 	/* Does a path mean here what it means at the root's storage node? */
@@ -433,7 +458,9 @@ int exec_image_load(struct exec_image *img, struct fs_state *fs)
 		err = find(img, fs, text, !depth, &res);
 		if (err)
 			break;
-		err = load_once(img, fs, &res.at);
+		err = check_readable(img, &res.at);
+		if (!err)
+			err = load_once(img, fs, &res.at);
 		if (!err)
 			err = charge_image(img, res.at.text);
 		else if (err == -ENOEXEC)
@@ -457,6 +484,7 @@ void exec_image_free(struct exec_image *img)
 	kmem_free(img->exe_path);
 	if (img->cred)
 		cred_put(img->cred);
+	user_ns_put(img->look_ns);
 	if (img->files)
 		files_put(img->files);
 	if (img->as)
@@ -519,6 +547,7 @@ static struct aspace *take_over(struct task *t, struct exec_image *img)
 	struct process *p = t->process;
 	struct vnode *v = p->vnode;
 	struct aspace *old = p->as;
+	struct user_ns *old_ns;
 
 	trace_gone_init(&gone);
 	spin_lock(&v->lock);
@@ -534,7 +563,12 @@ static struct aspace *take_over(struct task *t, struct exec_image *img)
 	p->usage_dead.max_rss = MAX(p->usage_dead.max_rss, space_rss(old));
 	p->as = img->as;
 	p->personality &= ~READ_IMPLIES_EXEC; /* a matter of the program, as on Linux */
-	WRITE_ONCE(p->undumpable, has_ids);
+	spin_lock(&p->sig_lock);
+	old_ns = p->look_ns;
+	p->look_ns = img->look_ns;
+	img->look_ns = old_ns;
+	spin_unlock(&p->sig_lock);
+	WRITE_ONCE(p->undumpable, has_ids || img->unreadable);
 	if (has_ids)
 		p->pdeath_signal = 0;
 	p->execed = true;
@@ -698,6 +732,7 @@ static long do_exec(int dfd, uint64_t upath, uint64_t uargv, uint64_t uenvp, uin
 	img->stack_limit = process_rlimit(RLIMIT_STACK);
 	budget = exec_arg_limit(img->stack_limit);
 	img->cred = cred_exec(t->cred);
+	img->look_ns = user_ns_get(user_ns_current());
 	err = img->cred ? take_name(img, dfd, upath, flags) : -ENOMEM;
 	if (!err)
 		err = add_user_array(&img->argv, uargv, &budget);

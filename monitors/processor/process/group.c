@@ -12,6 +12,7 @@
 #include "process_private.h"
 
 #include <lib/errno.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 
 /* --- orphaned groups ------------------------------------------------------------------------ */
@@ -108,11 +109,11 @@ static bool may_signal_locked(struct process *p, int signo)
 	bool may;
 
 	assert_spin_held(&p->vnode->lock);
-	if (p == me || capable(CAP_KILL) || (signo == SIGCONT && p->session == me->session))
+	if (p == me || (signo == SIGCONT && p->session == me->session))
 		return true;
 	spin_lock(&p->sig_lock);
 	may = c->euid == p->cred->suid || c->euid == p->cred->uid || c->uid == p->cred->suid ||
-	      c->uid == p->cred->uid;
+	      c->uid == p->cred->uid || cred_capable(c, p->cred->user_ns, CAP_KILL);
 	spin_unlock(&p->sig_lock);
 	return may;
 }

@@ -12,6 +12,7 @@
 #include <abi/ioprio.h>
 #include <abi/sched.h>
 #include <lib/errno.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 
 #define LEVEL_MASK 7u
@@ -102,7 +103,7 @@ static int run(struct ioprio_call *c)
 		c->id = c->id ? pid_from_vnr(c->id) : process_current()->pgid;
 		break;
 	case IOPRIO_WHO_USER:
-		c->id = c->id ? c->id : cred_current()->uid;
+		c->id = c->id ? uid_in(c->id) : cred_current()->uid;
 		break;
 	default:
 		return -EINVAL;

@@ -12,6 +12,7 @@
 #include <arch/uaccess.h>
 #include <kernel/time.h>
 #include <lib/errno.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 
 #define NS_PER_TICK 10000000u /* times() counts in 10 ms */
@@ -73,11 +74,13 @@ static bool may_limit(struct process *p)
 	const struct cred *c = cred_current();
 	bool may;
 
-	if (p == process_current() || capable(CAP_SYS_RESOURCE))
+	if (p == process_current())
 		return true;
 	spin_lock(&p->sig_lock);
-	may = c->uid == p->cred->euid && c->uid == p->cred->suid && c->uid == p->cred->uid &&
-	      c->gid == p->cred->egid && c->gid == p->cred->sgid && c->gid == p->cred->gid;
+	may = ns_capable(p->cred->user_ns, CAP_SYS_RESOURCE);
+	may = may ||
+	      (c->uid == p->cred->euid && c->uid == p->cred->suid && c->uid == p->cred->uid &&
+	       c->gid == p->cred->egid && c->gid == p->cred->sgid && c->gid == p->cred->gid);
 	spin_unlock(&p->sig_lock);
 	return may;
 }

@@ -12,6 +12,7 @@
 
 #include <abi/resource.h>
 #include <lib/errno.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 
 struct nice_call {
@@ -30,7 +31,7 @@ static int check_locked(const struct process *p, int from, int nice) __must_hold
 	assert_spin_held(&p->vnode->lock);
 	if (!to)
 		return 0; /* a zombie */
-	if (c->euid != to->uid && c->euid != to->euid && !capable(CAP_SYS_NICE))
+	if (c->euid != to->uid && c->euid != to->euid && !ns_capable(to->user_ns, CAP_SYS_NICE))
 		return -EPERM;
 	/* RLIMIT_NICE counts from 20 downwards. */
 	if (nice < from && (uint64_t)(20 - nice) > READ_ONCE(p->rlimits[RLIMIT_NICE].cur) &&
@@ -149,8 +150,8 @@ static int run(struct nice_call *n, uint32_t id)
 		if (!id)
 			n->id = n->which == PRIO_PGRP ? process_current()->pgid
 						      : cred_current()->uid;
-		else if (n->which == PRIO_PGRP)
-			n->id = pid_from_vnr(id);
+		else
+			n->id = n->which == PRIO_PGRP ? pid_from_vnr(id) : uid_in(id);
 		process_for_each(for_process, n);
 	}
 	/* Pid 1 is the kernel's. */

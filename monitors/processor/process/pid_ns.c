@@ -9,22 +9,54 @@
  */
 #include "pid_ns.h"
 
+#include <kernel/panic.h>
 #include <lib/err.h>
 #include <processor/account/account.h>
 
 #include "process.h"
 
-struct pid_ns *pid_ns_create(struct pid_ns *parent, struct kmem_account *kmem)
+static struct ns first = NS_FIRST_INIT(NS_PID, 0xeffffffcu);
+
+struct pid_ns *pid_ns_of(struct ns *ns)
+{
+	ASSERT(ns->kind == NS_PID);
+	return ns == &first ? NULL : container_of(ns, struct pid_ns, ns);
+}
+
+struct ns *pid_ns_head(struct pid_ns *ns)
+{
+	return ns ? &ns->ns : &first;
+}
+
+/* No task and no file is in it any more. */
+static void pid_ns_free(struct ns *head)
+{
+	struct pid_ns *ns = pid_ns_of(head), *parent = ns->parent;
+
+	radix_destroy(&ns->pids);
+	ns_exit(head);
+	kmem_free(ns);
+	pid_ns_put(parent);
+}
+
+struct pid_ns *pid_ns_create(struct pid_ns *parent, struct user_ns *owner,
+			     struct kmem_account *kmem)
 {
 	struct pid_ns *ns;
+	int err;
 
 	if (pid_ns_level(parent) >= PID_NS_LEVELS)
 		return ERR_PTR(-ENOSPC);
 	ns = kmem_alloc(kmem, sizeof(*ns));
 	if (!ns)
 		return ERR_PTR(-ENOMEM);
-	*ns = (struct pid_ns){ .level = pid_ns_level(parent) + 1, .parent = pid_ns_get(parent) };
-	refcount_set(&ns->refs, 1);
+	err = ns_init(&ns->ns, NS_PID, owner, pid_ns_free);
+	if (err) {
+		kmem_free(ns);
+		return ERR_PTR(err);
+	}
+	ns->level = pid_ns_level(parent) + 1;
+	ns->parent = pid_ns_get(parent);
 	radix_init(&ns->pids);
 	waitqueue_init(&ns->left);
 	return ns;
@@ -33,20 +65,14 @@ struct pid_ns *pid_ns_create(struct pid_ns *parent, struct kmem_account *kmem)
 struct pid_ns *pid_ns_get(struct pid_ns *ns)
 {
 	if (ns)
-		refcount_inc(&ns->refs);
+		(void)ns_get(&ns->ns);
 	return ns;
 }
 
 void pid_ns_put(struct pid_ns *ns)
 {
-	struct pid_ns *parent;
-
-	while (ns && refcount_dec_and_test(&ns->refs)) {
-		parent = ns->parent;
-		radix_destroy(&ns->pids);
-		kmem_free(ns);
-		ns = parent;
-	}
+	if (ns)
+		ns_put(&ns->ns);
 }
 
 /* --- numbers -------------------------------------------------------------------------- */
@@ -105,7 +131,7 @@ static int insert_wanted(struct pid_ns *ns, struct pid *pid, uint32_t wanted, ui
 	return 0;
 }
 
-/* The last reference to a namespace may be that of a number: the memory goes, nothing else. */
+/* The last reference to a namespace may be that of a number; nsfs.c frees it later. */
 static void remove_number(struct pid_number *n)
 {
 	struct pid_ns *ns = n->ns;

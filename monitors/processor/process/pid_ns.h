@@ -20,8 +20,10 @@
 #include <lib/atomic.h>
 #include <lib/list.h>
 #include <lib/radix.h>
+#include <processor/ns/ns.h>
 
 struct kmem_account;
+struct user_ns;
 struct process;
 struct task;
 
@@ -29,7 +31,7 @@ struct task;
 #define PID_NS_LEVELS  32u  /* as Linux: so deep can namespaces be nested below the vNode's */
 
 struct pid_ns {
-	refcount_t refs;
+	struct ns ns;           /* its file, which has the references */
 	uint32_t level;         /* const: from 1 */
 	struct pid_ns *parent;  /* const, counted; NULL: the vNode's */
 	struct radix_tree pids; /* vnode.lock: number here -> struct pid */
@@ -59,8 +61,12 @@ struct pid {
 	struct pid_number inner[];
 };
 
-/* A namespace below @parent, charged to @kmem. ERR_PTR(-ENOSPC: it would be too deep; -ENOMEM). */
-struct pid_ns *pid_ns_create(struct pid_ns *parent, struct kmem_account *kmem);
+/*
+ * A namespace below @parent, owned by @owner and charged to @kmem. ERR_PTR(-ENOSPC: it would be too
+ * deep, or too many; -ENOMEM).
+ */
+struct pid_ns *pid_ns_create(struct pid_ns *parent, struct user_ns *owner,
+			     struct kmem_account *kmem);
 /* Both take NULL. */
 struct pid_ns *pid_ns_get(struct pid_ns *ns);
 void pid_ns_put(struct pid_ns *ns);
@@ -69,6 +75,17 @@ static inline uint32_t pid_ns_level(const struct pid_ns *ns)
 {
 	return ns ? ns->level : 0;
 }
+
+/* The user namespace whose capabilities count in @ns. */
+static inline struct user_ns *pid_ns_owner(const struct pid_ns *ns)
+{
+	return ns ? ns->ns.owner : NULL;
+}
+
+/* That of the file @ns, of a kind with PIDs; NULL: the vNode's own. */
+struct pid_ns *pid_ns_of(struct ns *ns);
+/* The file of @ns; NULL: the vNode's own. */
+struct ns *pid_ns_head(struct pid_ns *ns);
 
 /* Is @ns @outer, or nested in it? */
 static inline bool pid_ns_within(const struct pid_ns *ns, const struct pid_ns *outer)

@@ -29,8 +29,9 @@ static void forget(struct pid *pid)
 static void levels(struct ktest *t)
 {
 	static struct process init;
-	struct pid_ns *outer = pid_ns_create(NULL, NULL), *inner = pid_ns_create(outer, NULL);
-	struct pid_ns *other = pid_ns_create(NULL, NULL);
+	struct pid_ns *outer = pid_ns_create(NULL, NULL, NULL),
+		      *inner = pid_ns_create(outer, NULL, NULL);
+	struct pid_ns *other = pid_ns_create(NULL, NULL, NULL);
 	struct pid *first = pid_new(outer, NULL), *second = pid_new(inner, NULL);
 
 	EXPECT_EQ(t, pid_ns_level(NULL), 0u);
@@ -58,7 +59,8 @@ static void levels(struct ktest *t)
 	forget(second); /* the last reference of the inner one */
 	EXPECT_TRUE(t, !radix_lookup(&outer->pids, 2));
 	forget(first);
-	EXPECT_EQ(t, refcount_read(&outer->refs), 1);
+	ns_wait_all_freed();
+	EXPECT_EQ(t, refcount_read(&outer->ns.inode.refs), 1);
 	pid_ns_put(outer);
 	pid_ns_put(other);
 }
@@ -67,7 +69,7 @@ static void the_first_one(struct ktest *t)
 {
 	static struct process init;
 	const uint32_t one = 1, two = 2, none[2] = { 1, 5 };
-	struct pid_ns *ns = pid_ns_create(NULL, NULL);
+	struct pid_ns *ns = pid_ns_create(NULL, NULL, NULL);
 	struct pid *a = pid_new(ns, NULL), *b = pid_new(ns, NULL);
 
 	EXPECT_EQ(t, number(a, &two, 1), -EINVAL);
@@ -105,7 +107,8 @@ static void all_or_none(struct ktest *t)
 {
 	static struct process init;
 	const uint32_t wanted[2] = { 1, 1 };
-	struct pid_ns *outer = pid_ns_create(NULL, NULL), *inner = pid_ns_create(outer, NULL);
+	struct pid_ns *outer = pid_ns_create(NULL, NULL, NULL),
+		      *inner = pid_ns_create(outer, NULL, NULL);
 	struct pid *a = pid_new(outer, NULL), *b = pid_new(inner, NULL);
 
 	EXPECT_EQ(t, number(a, NULL, 0), 0);
@@ -126,7 +129,7 @@ static void wraps(struct ktest *t)
 {
 	static struct process init;
 	const uint32_t taken = PID_AFTER_WRAP;
-	struct pid_ns *ns = pid_ns_create(NULL, NULL);
+	struct pid_ns *ns = pid_ns_create(NULL, NULL, NULL);
 	struct pid *p[4];
 
 	for (int i = 0; i < 4; i++)
@@ -150,12 +153,12 @@ static void depth(struct ktest *t)
 	struct pid *pid;
 
 	for (uint32_t i = 0; i < PID_NS_LEVELS; i++) {
-		inner = pid_ns_create(ns, NULL);
+		inner = pid_ns_create(ns, NULL, NULL);
 		ASSERT_TRUE(t, !IS_ERR(inner));
 		pid_ns_put(ns);
 		ns = inner;
 	}
-	inner = pid_ns_create(ns, NULL);
+	inner = pid_ns_create(ns, NULL, NULL);
 	EXPECT_TRUE(t, IS_ERR(inner) && PTR_ERR(inner) == -ENOSPC);
 	pid = pid_new(ns, NULL);
 	pid_ns_put(ns);

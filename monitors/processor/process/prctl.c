@@ -12,6 +12,7 @@
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 
 /* --- names --------------------------------------------------------------------------------- */
@@ -55,7 +56,7 @@ static long change_securebits(uint32_t bits)
 
 	/* A lock holds what it locks, and itself. */
 	if ((bits & ~SECBITS_ALL) || ((c->securebits ^ bits) & locked) ||
-	    (c->securebits & SECURE_ALL_LOCKS & ~bits) || !capable(CAP_SETPCAP))
+	    (c->securebits & SECURE_ALL_LOCKS & ~bits) || !capable_here(CAP_SETPCAP))
 		return -EPERM;
 	n = cred_copy(c);
 	if (!n)
@@ -84,7 +85,7 @@ static long drop_bounding(uint64_t cap)
 {
 	struct cred *n;
 
-	if (!capable(CAP_SETPCAP))
+	if (!capable_here(CAP_SETPCAP))
 		return -EPERM;
 	if (cap > CAP_LAST_CAP)
 		return -EINVAL;

@@ -21,7 +21,7 @@
 #include <mm/slab.h>
 #include <processor/account/account.h>
 #include <processor/mm/aspace.h>
-#include <processor/ns/ns.h>
+#include <processor/ns/user_ns.h>
 #include <processor/tty/tty.h>
 #include <processor/vfs/file.h>
 
@@ -95,6 +95,7 @@ void process_put(struct process *p)
 	lock_not_needed(&p->sig_lock, "the last reference is gone");
 	if (p->cred)
 		cred_put(p->cred);
+	user_ns_put(p->look_ns);
 	if (p->sig.sighand)
 		signal_process_free(p);
 	program_put(p->program);

@@ -125,11 +125,12 @@ struct process {
 	struct pid *group, *session;
 	struct list_head group_link, session_link;
 	uint32_t pgid, sid;
-	uint8_t state;                /* enum process_state */
-	bool session_leader;          /* setsid() made it one, or it was launched */
-	bool execed;                  /* since it was forked: setpgid() answers EACCES */
-	bool child_subreaper;         /* prctl(PR_SET_CHILD_SUBREAPER) */
-	bool undumpable;              /* nobody may look into it; others read it without */
+	uint8_t state;        /* enum process_state */
+	bool session_leader;  /* setsid() made it one, or it was launched */
+	bool execed;          /* since it was forked: setpgid() answers EACCES */
+	bool child_subreaper; /* prctl(PR_SET_CHILD_SUBREAPER) */
+	/* Only who may trace in look_ns may look into it; others read it without. */
+	bool undumpable;
 	bool thp_disabled;            /* prctl(PR_SET_THP_DISABLE): kept and told */
 	int exit_signal;              /* what the parent gets at its end; 0 none */
 	int pdeath_signal;            /* what it gets at its parent's end; 0 none */
@@ -152,6 +153,8 @@ struct process {
 	uint32_t core_filter;  /* atomic: CORE_FILTER_*, as /proc/<pid>/coredump_filter has it */
 
 	struct spinlock sig_lock; /* RANK_SPIN_TASK */
+	/* The user namespace in which its program began, or around it; counted, NULL: the first */
+	struct user_ns *look_ns __guarded_by(&sig_lock);
 	const struct cred *
 		cred __guarded_by(&sig_lock); /* of the first task; written under vnode.lock too */
 	uint32_t uid;              /* atomic: its real uid, for what is counted by user */
@@ -337,9 +340,11 @@ struct process *process_find(uint32_t pid);
 struct process *proc_dir_process(const struct inode *inode);
 /*
  * May the calling task look into @p, and change it? As ptrace_may_access() of Linux by the real
- * ids: the same ids all over, or the right to trace everybody.
+ * ids: the same ids all over, or the right to trace where it is.
  */
 bool process_may_look(struct process *p);
+/* The same, but by the ids for files, as of /proc, if @by_fs_ids. */
+bool process_may_look_as(struct process *p, bool by_fs_ids);
 /* Call @fn for every living process, with the tree locked, until it answers false. */
 void process_for_each(bool (*fn)(struct process *p, void *arg), void *arg);
 /* The pid with number @nr of the vNode; vnode.lock is held. NULL: nothing has it. */

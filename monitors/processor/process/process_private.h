@@ -59,7 +59,7 @@ void task_release_parts(struct task *t);
 /* --- unshare.c ------------------------------------------------------------------------------- */
 
 /* Namespaces that there are not: clone() and unshare() answer EINVAL. */
-#define CLONE_NEW_NONE (CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWTIME)
+#define CLONE_NEW_NONE (CLONE_NEWNET | CLONE_NEWTIME)
 
 /* May the calling task make the namespaces of @flags? -EPERM, -EINVAL. */
 int clone_check_namespaces(uint64_t flags) __must_check;
@@ -147,8 +147,10 @@ struct exec_image {
 	const struct cred *cred;   /* what the new program gets */
 	uint64_t stack_limit;
 	bool nofollow;
-	bool fixed; /* exec_args.fixed */
-	char *path; /* as it was named; a script's interpreter when it is its turn */
+	bool fixed;              /* exec_args.fixed */
+	bool unreadable;         /* the caller may execute it, or a script, but not read it */
+	struct user_ns *look_ns; /* see struct process; counted */
+	char *path;              /* as it was named; a script's interpreter when it is its turn */
 	/* How it was named to execveat(), by a descriptor: @rel below @from; or empty. */
 	struct path from;
 	char *rel;

@@ -19,6 +19,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 
 #include "process_private.h"
@@ -277,7 +278,7 @@ static int filter_from_user(uint64_t user, struct seccomp_filter **out)
 		return -EFAULT;
 	if (!fprog.len || fprog.len > CBPF_MAX_INSNS)
 		return -EINVAL;
-	if (!cred_current()->no_new_privs && !capable(CAP_SYS_ADMIN))
+	if (!cred_current()->no_new_privs && !capable_here(CAP_SYS_ADMIN))
 		return -EACCES;
 	size = fprog.len * sizeof(f->prog[0]);
 	f = kmem_alloc(kmem_current(), sizeof(*f) + size);

@@ -17,6 +17,7 @@
 #include <arch/trap.h>
 #include <kernel/panic.h>
 #include <lib/errno.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 
 #include "process_private.h"
@@ -136,9 +137,10 @@ static bool stop(struct task *t, const struct stop *s)
 
 static struct linux_siginfo own_info(const struct task *t, int signo, uint32_t code)
 {
-	return (struct linux_siginfo){
-		.signo = signo, .code = (int32_t)code, .pid = task_vtid(t), .uid = t->cred->uid
-	};
+	return (struct linux_siginfo){ .signo = signo,
+				       .code = (int32_t)code,
+				       .pid = task_vtid(t),
+				       .uid = uid_out(t->cred->uid) };
 }
 
 /* A stop of the kernel's own, which PTRACE_GETSIGINFO shows as a SIGTRAP with its code. */

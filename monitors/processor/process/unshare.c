@@ -4,13 +4,12 @@
  *
  * Flow:	everything that the task is to have is made first; then it is put in place, which
  *		cannot fail. A PID namespace is for the children: the task keeps its numbers.
- * Limits:	a task enters namespaces of pids and users only if it is in them.
  */
 #include "process_private.h"
 
 #include <lib/err.h>
 #include <processor/ipc/sysv.h>
-#include <processor/ns/ns.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 #include <processor/vfs/file.h>
 
@@ -19,7 +18,8 @@ struct parts {
 	struct fs_state *fs;
 	struct files *files;
 	struct ns_set *ns;
-	bool undo; /* it takes back what it did to semaphores */
+	struct cred *cred; /* in another user namespace */
+	bool undo;         /* it takes back what it did to semaphores */
 	struct pid_ns *child_ns;
 	bool children_here; /* its children are to be in its own PID namespace again */
 };
@@ -33,6 +33,8 @@ static void parts_put(struct parts *parts)
 	if (parts->ns)
 		ns_set_put(parts->ns);
 	pid_ns_put(parts->child_ns);
+	if (parts->cred)
+		cred_put(parts->cred);
 	*parts = (struct parts){ 0 };
 }
 
@@ -46,12 +48,20 @@ static void parts_put(struct parts *parts)
 		}                               \
 	} while (0)
 
-/* Takes @parts over. */
-static void install(struct parts *parts)
+/* Takes @parts over. -EAGAIN: nothing has changed. */
+static int install(struct parts *parts)
 {
 	struct process *p = process_current();
 	struct task *t = task_current();
+	struct cred *cred = parts->cred;
+	int err;
 
+	parts->cred = NULL;
+	err = cred ? cred_install(cred) : 0;
+	if (err) {
+		parts_put(parts);
+		return err;
+	}
 	if (parts->undo)
 		sem_undos_put(t);
 	spin_lock(&p->sig_lock);
@@ -66,6 +76,7 @@ static void install(struct parts *parts)
 	}
 	spin_unlock(&p->sig_lock);
 	parts_put(parts);
+	return 0;
 }
 
 /* --- unshare --------------------------------------------------------------------------------- */
@@ -82,11 +93,12 @@ static bool is_alone(void)
 	return alone;
 }
 
-#define CLONE_NEW_ANY (CLONE_NEWNS | CLONE_NEWPID | NS_SET_FLAGS | CLONE_NEW_NONE)
+#define CLONE_NEW_ANY (CLONE_NEWNS | CLONE_NEWPID | NS_SET_FLAGS | CLONE_NEWUSER | CLONE_NEW_NONE)
 
 int clone_check_namespaces(uint64_t flags)
 {
-	if ((flags & CLONE_NEW_ANY & ~CLONE_NEWUSER) && !capable(CAP_SYS_ADMIN))
+	/* In a new user namespace everybody has all capabilities. */
+	if ((flags & CLONE_NEW_ANY) && !(flags & CLONE_NEWUSER) && !capable_here(CAP_SYS_ADMIN))
 		return -EPERM;
 	if (flags & CLONE_NEW_NONE)
 		return -EINVAL;
@@ -94,6 +106,12 @@ int clone_check_namespaces(uint64_t flags)
 	if ((flags & CLONE_NEWPID) && task_current()->child_ns)
 		return -EINVAL;
 	return 0;
+}
+
+/* A user namespace is a task's that is alone, with a root directory of its own. */
+static uint64_t implied(uint64_t flags)
+{
+	return flags & CLONE_NEWUSER ? flags | CLONE_THREAD | CLONE_FS : flags;
 }
 
 static int check_unshare(uint64_t flags)
@@ -107,57 +125,101 @@ static int check_unshare(uint64_t flags)
 	return clone_check_namespaces(flags);
 }
 
+/* The parts that belong to one task alone, by @flags; namespaces are owned by @owner. */
+static int make_parts(struct parts *parts, uint64_t flags, struct user_ns *owner)
+{
+	struct task *t = task_current();
+	int err = 0;
+
+	if (flags & CLONE_NEWNS)
+		parts->fs = fs_state_copy_mounts(t->fs, owner);
+	else if ((flags & CLONE_FS) && fs_state_shared(t->fs))
+		parts->fs = fs_state_copy(t->fs);
+	if (IS_ERR(parts->fs)) {
+		err = (int)PTR_ERR(parts->fs);
+		parts->fs = NULL;
+	}
+	if (!err && (flags & CLONE_FILES) && files_shared(t->files)) {
+		struct files *files = files_copy(t->files);
+
+		err = IS_ERR(files) ? PTR_ERR(files) : 0;
+		parts->files = err ? NULL : files;
+	}
+	if (!err && (flags & NS_SET_FLAGS)) {
+		struct ns_set *ns = ns_set_make(t->ns, flags, owner);
+
+		err = IS_ERR(ns) ? PTR_ERR(ns) : 0;
+		parts->ns = err ? NULL : ns;
+	}
+	if (!err && (flags & CLONE_NEWPID)) {
+		struct pid_ns *ns = pid_ns_create(t->process->pid_ns, owner, kmem_current());
+
+		err = IS_ERR(ns) ? PTR_ERR(ns) : 0;
+		parts->child_ns = err ? NULL : ns;
+	}
+	return err;
+}
+
 /* unshare(flags): parts of its own for the caller */
 long sys_unshare(const struct syscall_args *args)
 {
-	const uint64_t flags = args->a[0];
-	struct task *t = task_current();
+	const uint64_t flags = implied(args->a[0]);
+	struct user_ns *owner = user_ns_current();
 	struct parts parts = { 0 };
 	int err = check_unshare(flags);
 
 	if (err)
 		return err;
-	if (flags & CLONE_NEWNS)
-		parts.fs = fs_state_copy_mounts(t->fs);
-	else if (flags & CLONE_FS)
-		parts.fs = fs_state_copy(t->fs);
-	if (IS_ERR(parts.fs))
-		return PTR_ERR(parts.fs);
-	if ((flags & CLONE_FILES) && files_shared(t->files)) {
-		struct files *files = files_copy(t->files);
+	if (flags & CLONE_NEWUSER) {
+		struct cred *cred = cred_in_new_user_ns();
 
-		err = IS_ERR(files) ? PTR_ERR(files) : 0;
-		parts.files = err ? NULL : files;
+		if (IS_ERR(cred))
+			return PTR_ERR(cred);
+		parts.cred = cred;
+		owner = cred->user_ns;
 	}
-	if (!err && (flags & NS_SET_FLAGS)) {
-		struct ns_set *ns = ns_set_make(t->ns, flags);
-
-		err = IS_ERR(ns) ? PTR_ERR(ns) : 0;
-		parts.ns = err ? NULL : ns;
-	}
-	if (!err && (flags & CLONE_NEWPID)) {
-		struct pid_ns *ns = pid_ns_create(t->process->pid_ns, kmem_current());
-
-		err = IS_ERR(ns) ? PTR_ERR(ns) : 0;
-		parts.child_ns = err ? NULL : ns;
-	}
+	err = make_parts(&parts, flags, owner);
 	if (err) {
 		parts_put(&parts);
 		return err;
 	}
 	parts.undo = flags & (CLONE_SYSVSEM | CLONE_NEWIPC);
-	install(&parts);
-	return 0;
+	return install(&parts);
 }
 
 /* --- setns ----------------------------------------------------------------------------------- */
+
+/* Where the caller will be: capabilities there count for what else it enters. */
+static const struct user_ns *user_ns_then(const struct parts *parts)
+{
+	return parts->cred ? parts->cred->user_ns : user_ns_current();
+}
+
+/* May the caller, who is in its user namespace by then, enter @ns? */
+static bool may_enter(const struct parts *parts, const struct ns *ns)
+{
+	return ns_capable(ns->owner, CAP_SYS_ADMIN) &&
+	       ns_capable(user_ns_then(parts), CAP_SYS_ADMIN);
+}
+
+static int enter_user(struct parts *parts, struct user_ns *ns)
+{
+	/* A task does not get capabilities back that it has dropped in its own. */
+	if (ns == user_ns_current() || !is_alone() || fs_state_shared(fs_current()))
+		return -EINVAL;
+	if (!ns_capable(ns, CAP_SYS_ADMIN))
+		return -EPERM;
+	ASSERT(!parts->cred);
+	parts->cred = cred_in_user_ns(ns);
+	return parts->cred ? 0 : -ENOMEM;
+}
 
 /* Its root and working directory are those of the namespace, so they can be nobody else's. */
 static int enter_mounts(struct parts *parts, struct ns *ns)
 {
 	struct fs_state *fs;
 
-	if (!capable(CAP_SYS_ADMIN) || !capable(CAP_SYS_CHROOT))
+	if (!may_enter(parts, ns) || !ns_capable(user_ns_then(parts), CAP_SYS_CHROOT))
 		return -EPERM;
 	if (fs_state_shared(fs_current()))
 		return -EINVAL;
@@ -170,14 +232,20 @@ static int enter_mounts(struct parts *parts, struct ns *ns)
 	return 0;
 }
 
-/* For the caller's children; only its own can be entered so far. */
-static int enter_pids(struct parts *parts, const struct pid_ns *ns)
+/* For the caller's children: its own, or one in that. */
+static int enter_pids(struct parts *parts, struct ns *head)
 {
-	if (!capable(CAP_SYS_ADMIN))
+	struct pid_ns *ns = pid_ns_of(head), *own = process_current()->pid_ns;
+
+	if (!may_enter(parts, head))
 		return -EPERM;
-	if (ns != process_current()->pid_ns)
+	if (!pid_ns_within(ns, own))
 		return -EINVAL;
-	parts->children_here = true;
+	parts->children_here = ns == own;
+	if (ns != own) {
+		pid_ns_put(parts->child_ns);
+		parts->child_ns = pid_ns_get(ns);
+	}
 	return 0;
 }
 
@@ -186,12 +254,12 @@ static int enter(struct parts *parts, struct ns *ns)
 	struct ns_set *set;
 
 	if (ns->kind == NS_USER)
-		return -EINVAL; /* the one that it is in */
+		return enter_user(parts, user_ns_of(ns));
 	if (ns->kind == NS_MNT)
 		return enter_mounts(parts, ns);
-	if (ns->kind == NS_PID) /* the vNode's own is the only one that has a file */
-		return enter_pids(parts, NULL);
-	if (!capable(CAP_SYS_ADMIN))
+	if (ns->kind == NS_PID)
+		return enter_pids(parts, ns);
+	if (!may_enter(parts, ns))
 		return -EPERM;
 	set = ns_set_with(parts->ns ? parts->ns : task_current()->ns, ns);
 	if (IS_ERR(set))
@@ -203,25 +271,26 @@ static int enter(struct parts *parts, struct ns *ns)
 	return 0;
 }
 
-/* The namespaces of @p that @flags name. */
+static int enter_one(struct parts *parts, struct process *p, enum ns_kind kind)
+{
+	struct ns *ns = ns_of_process(p, 0, kind);
+	int err;
+
+	if (IS_ERR(ns))
+		return -ESRCH;
+	err = enter(parts, ns);
+	ns_put(ns);
+	return err;
+}
+
+/* The namespaces of @p that @flags name: first that of users, which gives the right to others. */
 static int enter_all(struct parts *parts, struct process *p, uint64_t flags)
 {
-	int err = 0;
+	int err = flags & CLONE_NEWUSER ? enter_one(parts, p, NS_USER) : 0;
 
 	for (enum ns_kind k = 0; !err && k < NS_KINDS; k++) {
-		struct ns *ns;
-
-		if (!(flags & ns_kind_flag(k)))
-			continue;
-		if (k == NS_PID) { /* also of those that have no file */
-			err = enter_pids(parts, p->pid_ns);
-			continue;
-		}
-		ns = ns_of_process(p, 0, k);
-		if (IS_ERR(ns))
-			return -ESRCH;
-		err = enter(parts, ns);
-		ns_put(ns);
+		if (k != NS_USER && (flags & ns_kind_flag(k)))
+			err = enter_one(parts, p, k);
 	}
 	return err;
 }
@@ -270,7 +339,7 @@ long sys_setns(const struct syscall_args *args)
 	if (err)
 		parts_put(&parts);
 	else
-		install(&parts);
+		err = install(&parts);
 	file_put(f);
 	return err;
 }

@@ -13,6 +13,7 @@
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 
 struct wait {
@@ -307,7 +308,7 @@ static int put_info(uint64_t uinfo, const struct wait *w, bool found)
 	const struct {
 		uint32_t pid, uid;
 		int32_t status;
-	} body = { found ? w->pid : 0, found ? w->uid : 0, found ? w->status : 0 };
+	} body = { found ? w->pid : 0, found ? uid_out(w->uid) : 0, found ? w->status : 0 };
 
 	if (copy_to_user((void __user *)uinfo, &head, sizeof(head)) ||
 	    copy_to_user((void __user *)(uinfo + offsetof(struct linux_siginfo, pid)), &body,

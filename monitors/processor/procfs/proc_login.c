@@ -11,6 +11,7 @@
  */
 #include <abi/prctl.h>
 #include <lib/errno.h>
+#include <processor/ns/user_ns.h>
 
 #include <processor/process/cred.h>
 
@@ -27,6 +28,12 @@ static bool find_task(struct proc_ref *ref, const struct pseudo_subject *s)
 	return ref->task;
 }
 
+/* LOGIN_UNSET stays what it is. */
+static uint32_t login_out(uint32_t uid)
+{
+	return uid == LOGIN_UNSET ? uid : uid_out(uid);
+}
+
 static int show(const struct pseudo_subject *s, struct text *t, bool session)
 {
 	struct proc_ref ref;
@@ -39,7 +46,7 @@ static int show(const struct pseudo_subject *s, struct text *t, bool session)
 	else
 		text_printf(t, "%u",
 			    session ? READ_ONCE(ref.task->login_session)
-				    : READ_ONCE(ref.task->login_uid));
+				    : login_out(READ_ONCE(ref.task->login_uid)));
 	proc_put(&ref);
 	return 0;
 }
@@ -85,7 +92,10 @@ int store_pid_loginuid(const struct pseudo_subject *s, const char *buf, size_t l
 		err = proc_get(s, &ref);
 	if (err)
 		return err;
-	err = find_task(&ref, s) ? set_login(ref.task, (uint32_t)uid) : -EPERM;
+	if (uid != LOGIN_UNSET && uid_in((uint32_t)uid) == ID_NONE)
+		err = -EINVAL;
+	else
+		err = find_task(&ref, s) ? set_login(ref.task, uid_in((uint32_t)uid)) : -EPERM;
 	proc_put(&ref);
 	return err;
 }

@@ -11,6 +11,7 @@
 #include <abi/socket.h>
 #include <kernel/panic.h>
 #include <lib/string.h>
+#include <processor/ns/user_ns.h>
 #include <processor/socket/inet.h>
 #include <processor/socket/interface.h>
 #include <processor/socket/socket.h>
@@ -98,7 +99,7 @@ static void put_common(struct text *t, const struct line *l)
 	put_name(t, &l->local);
 	put_name(t, &l->remote);
 	text_printf(t, "%02X %08X:%08X 00:00000000 00000000 %5u        0 %llu %d %016x", l->state,
-		    l->tx, l->rx, l->uid, l->ino, l->refs, 0u);
+		    l->tx, l->rx, uid_out(l->uid), l->ino, l->refs, 0u);
 }
 
 static void put_tcp(struct text *t, uint16_t family, size_t width)

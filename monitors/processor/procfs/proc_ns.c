@@ -10,7 +10,7 @@
 
 /* --- /proc/<pid>/ns ------------------------------------------------------------------ */
 
-/* Referenced; ERR_PTR(-ESRCH, -ENOENT). */
+/* @kind NS_KINDS: the PID namespace of children. Referenced; ERR_PTR(-ESRCH, -ENOENT). */
 static struct ns *ns_of(const struct pseudo_subject *s, enum ns_kind kind)
 {
 	struct proc_ref ref;
@@ -19,7 +19,8 @@ static struct ns *ns_of(const struct pseudo_subject *s, enum ns_kind kind)
 
 	if (err)
 		return ERR_PTR(err);
-	ns = ns_of_process(ref.process, s->tid, kind);
+	ns = kind == NS_KINDS ? ns_of_children(ref.process, s->tid)
+			      : ns_of_process(ref.process, s->tid, kind);
 	proc_put(&ref);
 	return ns;
 }
@@ -64,6 +65,7 @@ NS_FUNCTIONS(ipc, NS_IPC)
 NS_FUNCTIONS(mnt, NS_MNT)
 NS_FUNCTIONS(net, NS_NET)
 NS_FUNCTIONS(pid, NS_PID)
+NS_FUNCTIONS(children, NS_KINDS)
 NS_FUNCTIONS(user, NS_USER)
 NS_FUNCTIONS(uts, NS_UTS)
 
@@ -76,7 +78,7 @@ const struct pseudo_node proc_ns_nodes[] = {
 	NS_LINK("mnt", link_mnt, magic_mnt),
 	NS_LINK("net", link_net, magic_net),
 	NS_LINK("pid", link_pid, magic_pid),
-	NS_LINK("pid_for_children", link_pid, magic_pid),
+	NS_LINK("pid_for_children", link_children, magic_children),
 	NS_LINK("user", link_user, magic_user),
 	NS_LINK("uts", link_uts, magic_uts),
 	{ 0 },

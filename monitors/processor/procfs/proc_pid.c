@@ -404,7 +404,6 @@ SHOW(show_pid_personality)
 
 CONSTANT(show_pid_cgroup, "0::/\n")
 CONSTANT(show_pid_cpuset, "/\n")
-CONSTANT(show_pid_id_map, "         0          0 4294967295\n")
 CONSTANT(show_pid_wchan, "0")
 
 /* --- who has to end when a memory node has no frame left ------------------------------ */

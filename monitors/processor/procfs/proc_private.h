@@ -59,7 +59,6 @@ SHOW(show_pid_comm);
 SHOW(show_pid_coredump_filter);
 SHOW(show_pid_cpuset);
 SHOW(show_pid_environ);
-SHOW(show_pid_id_map);
 SHOW(show_pid_limits);
 SHOW(show_pid_loginuid);
 SHOW(show_pid_sessionid);
@@ -84,6 +83,12 @@ SHOW(show_hostname);
 SHOW(show_domainname);
 int store_hostname(const struct pseudo_subject *s, const char *buf, size_t len);
 int store_domainname(const struct pseudo_subject *s, const char *buf, size_t len);
+
+/* proc_user.c */
+int proc_open_uid_map(struct file *f) __must_check;
+int proc_open_gid_map(struct file *f) __must_check;
+int proc_open_projid_map(struct file *f) __must_check;
+int proc_open_setgroups(struct file *f) __must_check;
 
 /* proc_login.c */
 int store_pid_loginuid(const struct pseudo_subject *s, const char *buf, size_t len);

@@ -128,13 +128,9 @@ bool pseudo_is_own(const struct pseudo_subject *s)
 	return is_own;
 }
 
-/*
- * As ptrace_may_access(PTRACE_MODE_READ) of Linux: the same ids all over, or the right to trace
- * everybody.
- */
+/* As ptrace_may_access(PTRACE_MODE_READ) of Linux: see process_may_look_as(). */
 int pseudo_may_trace(const struct pseudo_subject *s)
 {
-	const struct cred *me, *it;
 	struct proc_ref ref;
 	int err;
 
@@ -142,19 +138,11 @@ int pseudo_may_trace(const struct pseudo_subject *s)
 		return 0;
 	if (!task_current())
 		return -EACCES; /* a walk for the launcher, which is no process */
-	me = cred_current();
 	err = proc_get(s, &ref);
 	if (err)
 		return err;
-	it = cred_of(ref.process);
-	if (!is_current(ref.process) && it &&
-	    !(!READ_ONCE(ref.process->undumpable) && me->fsuid == it->euid &&
-	      me->fsuid == it->suid && me->fsuid == it->uid && me->fsgid == it->egid &&
-	      me->fsgid == it->sgid && me->fsgid == it->gid) &&
-	    !capable(CAP_SYS_PTRACE))
+	if (!process_may_look_as(ref.process, true))
 		err = -EACCES;
-	if (it)
-		cred_put(it);
 	proc_put(&ref);
 	return err;
 }

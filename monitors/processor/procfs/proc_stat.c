@@ -11,6 +11,7 @@
 #include <lib/bitmap.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/cred.h>
 #include <processor/tty/tty.h>
 #include <processor/vfs/file.h>
@@ -281,8 +282,9 @@ static const char *state_name(char state)
 
 static void put_ids(struct text *t, const struct cred *c)
 {
-	text_printf(t, "Uid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\n", c->uid, c->euid, c->suid,
-		    c->fsuid, c->gid, c->egid, c->sgid, c->fsgid);
+	text_printf(t, "Uid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\n", uid_out(c->uid),
+		    uid_out(c->euid), uid_out(c->suid), uid_out(c->fsuid), gid_out(c->gid),
+		    gid_out(c->egid), gid_out(c->sgid), gid_out(c->fsgid));
 }
 
 static void put_kib(struct text *t, const char *name, uint64_t pages)

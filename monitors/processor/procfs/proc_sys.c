@@ -10,6 +10,7 @@
 #include <processor/ipc/mqueue.h>
 #include <processor/mm/commit.h>
 #include <processor/mm/kmem.h>
+#include <processor/ns/user_count.h>
 #include <processor/process/core.h>
 #include <processor/process/process.h>
 #include <processor/vfs/aio.h>
@@ -414,10 +415,48 @@ static const struct pseudo_node net_nodes[] = {
 	{ 0 },
 };
 
-const struct pseudo_node proc_sys_nodes[] = {
-	PSEUDO_DIR("fs", fs_nodes),
-	PSEUDO_DIR("kernel", kernel_nodes),
-	PSEUDO_DIR("net", net_nodes),
-	PSEUDO_DIR("vm", vm_nodes),
+/* Limits of namespaces; they hold for each user of each user namespace. */
+#define USER_LIMIT(name, kind)                                                                   \
+	static SHOW(show_max_##name)                                                             \
+	{                                                                                        \
+		text_printf(t, "%llu\n",                                                         \
+			    (unsigned long long)__atomic_load_n(&user_count_max[kind],           \
+								__ATOMIC_RELAXED));              \
+		return 0;                                                                        \
+	}                                                                                        \
+	static int store_max_##name(const struct pseudo_subject *s, const char *buf, size_t len) \
+	{                                                                                        \
+		uint64_t value;                                                                  \
+		const int err = text_number(buf, len, INT32_MAX, &value);                        \
+                                                                                                 \
+		if (!err && !capable(CAP_SYS_RESOURCE))                                          \
+			return -EPERM;                                                           \
+		if (!err)                                                                        \
+			__atomic_store_n(&user_count_max[kind], value, __ATOMIC_RELAXED);        \
+		return err;                                                                      \
+	}
+
+USER_LIMIT(cgroup, NS_CGROUP)
+USER_LIMIT(ipc, NS_IPC)
+USER_LIMIT(mnt, NS_MNT)
+USER_LIMIT(net, NS_NET)
+USER_LIMIT(pid, NS_PID)
+USER_LIMIT(user, NS_USER)
+USER_LIMIT(uts, NS_UTS)
+
+static const struct pseudo_node user_nodes[] = {
+	PSEUDO_WRITABLE("max_cgroup_namespaces", 0644, show_max_cgroup, store_max_cgroup),
+	PSEUDO_WRITABLE("max_ipc_namespaces", 0644, show_max_ipc, store_max_ipc),
+	PSEUDO_WRITABLE("max_mnt_namespaces", 0644, show_max_mnt, store_max_mnt),
+	PSEUDO_WRITABLE("max_net_namespaces", 0644, show_max_net, store_max_net),
+	PSEUDO_WRITABLE("max_pid_namespaces", 0644, show_max_pid, store_max_pid),
+	PSEUDO_WRITABLE("max_user_namespaces", 0644, show_max_user, store_max_user),
+	PSEUDO_WRITABLE("max_uts_namespaces", 0644, show_max_uts, store_max_uts),
 	{ 0 },
+};
+
+const struct pseudo_node proc_sys_nodes[] = {
+	PSEUDO_DIR("fs", fs_nodes),   PSEUDO_DIR("kernel", kernel_nodes),
+	PSEUDO_DIR("net", net_nodes), PSEUDO_DIR("user", user_nodes),
+	PSEUDO_DIR("vm", vm_nodes),   { 0 },
 };

@@ -10,6 +10,7 @@
 #include <lib/fmt.h>
 #include <lib/string.h>
 #include <processor/account/account.h>
+#include <processor/ns/ns.h>
 
 #include "proc_private.h"
 
@@ -110,6 +111,7 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 	{ .name = (n), .mode = S_IFLNK | 0777, .traced = true, .link = (fn), .magic_link = (to) }
 #define MEMORY_FILE(n, perm, o) \
 	{ .name = (n), .mode = S_IFREG | (perm), .traced = true, .ops = (o) }
+#define USER_FILE(n, fn)           { .name = (n), .mode = S_IFREG | 0644, .opened = (fn) }
 #define NUMBERED_DIR(n, perm, dyn) { .name = (n), .mode = S_IFDIR | (perm), .dynamic = (dyn) }
 
 /* Names that both a thread's directory and a process's have. */
@@ -122,7 +124,7 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 		TRACED_FILE("environ", 0400, show_pid_environ),                                    \
 		TRACED_LINK("exe", link_pid_exe, NULL), NUMBERED_DIR("fd", 0500, &proc_fds),       \
 		NUMBERED_DIR("fdinfo", 0555, &proc_fdinfos),                                       \
-		PSEUDO_FILE("gid_map", 0444, show_pid_id_map),                                     \
+		USER_FILE("gid_map", proc_open_gid_map),                                           \
 		PSEUDO_FILE("limits", 0444, show_pid_limits),                                      \
 		PSEUDO_WRITABLE("loginuid", 0644, show_pid_loginuid, store_pid_loginuid),          \
 		TRACED_FILE("maps", 0444, show_pid_maps), MEMORY_FILE("mem", 0600, &proc_mem_ops), \
@@ -133,14 +135,16 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 		PSEUDO_WRITABLE("oom_score_adj", 0644, show_pid_oom_score_adj,                     \
 				store_pid_oom_score_adj),                                          \
 		TRACED_FILE("personality", 0400, show_pid_personality),                            \
+		USER_FILE("projid_map", proc_open_projid_map),                                     \
 		TRACED_LINK("root", link_pid_root, magic_pid_root),                                \
 		PSEUDO_FILE("sessionid", 0444, show_pid_sessionid),                                \
+		USER_FILE("setgroups", proc_open_setgroups),                                       \
 		TRACED_FILE("smaps", 0444, show_pid_smaps),                                        \
 		TRACED_FILE("smaps_rollup", 0444, show_pid_smaps_rollup),                          \
 		PSEUDO_FILE("stat", 0444, show_pid_stat),                                          \
 		PSEUDO_FILE("statm", 0444, show_pid_statm),                                        \
 		PSEUDO_FILE("status", 0444, show_pid_status),                                      \
-		PSEUDO_FILE("uid_map", 0444, show_pid_id_map),                                     \
+		USER_FILE("uid_map", proc_open_uid_map),                                           \
 		PSEUDO_FILE("wchan", 0444, show_pid_wchan)
 
 static const struct pseudo_node task_nodes[] = { COMMON_NODES, { 0 } };
@@ -293,6 +297,9 @@ static struct fs_type procfs = {
 	.create_error = -ENOENT, /* as Linux: no name can be made here */
 	.noexec = true,
 	.made_up = true,
+	.for_users = true,
+	.made_of = NS_PID,
+	.reveals = true,
 	.root = proc_root,
 	.make = proc_make,
 	.is_shared = proc_is_shared,

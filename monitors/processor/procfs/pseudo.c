@@ -387,7 +387,10 @@ static ssize_t pseudo_read(struct file *f, struct uio *uio, uint64_t *pos)
 		return -EINVAL;
 	if (*pos == 0 || !t->buf) {
 		text_free(t);
-		err = p->node->show(t, &p->subject);
+		/* It may run another program by now, which the reader may not look into. */
+		err = check_trace(p);
+		if (!err)
+			err = p->node->show(t, &p->subject);
 		if (!err)
 			err = t->err;
 		if (err) {
@@ -466,6 +469,8 @@ static int file_open(struct inode *inode, struct file *f)
 	if (err)
 		return err;
 	mutex_init(&f->lock, "pseudo.file", RANK_PSEUDO_FILE);
+	if (p->node->opened)
+		return p->node->opened(f);
 	if (p->node->ops) {
 		f->ops = p->node->ops;
 		return 0;

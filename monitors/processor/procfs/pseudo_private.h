@@ -56,6 +56,8 @@ struct pseudo_node {
 	int (*show)(struct text *t, const struct pseudo_subject *s);
 	/* Instead of a text: what open files of it do; see pseudo_subject_of_file(). */
 	const struct file_ops *ops;
+	/* Instead of both: sets operations and what they need. */
+	int (*opened)(struct file *f);
 	/* Takes all of @buf, NUL-terminated, or an error. */
 	int (*store)(const struct pseudo_subject *s, const char *buf, size_t len);
 	/* Links: the target. */

@@ -11,6 +11,7 @@
 #include <lib/errno.h>
 #include <lib/fmt.h>
 #include <lib/string.h>
+#include <processor/ns/ns.h>
 #include <processor/vfs/inode.h>
 
 #include "proc_private.h"
@@ -367,6 +368,9 @@ static struct fs_type sysfs = {
 	.magic = 0x62656572,
 	.create_error = -EPERM,
 	.noexec = true,
+	.for_users = true,
+	.made_of = NS_NET,
+	.reveals = true,
 	.root = sys_root,
 };
 

@@ -10,6 +10,7 @@
  */
 #include <arch/uaccess.h>
 #include <lib/errno.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -104,6 +105,8 @@ static int get_info(struct linux_siginfo *info, uint64_t uinfo, int signo, uint3
 		return -EFAULT;
 	info->signo = signo;
 	info->pad = 0;
+	if (info->code != SI_TIMER && info->code != SI_SIGIO)
+		info->uid = uid_in(info->uid);
 	if ((info->code >= 0 || info->code == SI_TKILL) && to != process_vpid(process_current()))
 		return -EPERM;
 	return 0;

@@ -15,6 +15,7 @@
 
 #include <arch/trap.h>
 #include <lib/errno.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 
 #include "queue_private.h"
@@ -267,13 +268,21 @@ static void notify_locked(struct process *p, struct task *t, int signo)
 		thread_notify(t->thread, THREAD_F_SIGNAL);
 }
 
+/* Does it tell a user? Senders give the kernel's id of it. */
+static bool has_uid(const struct linux_siginfo *info)
+{
+	if (info->code > 0)
+		return info->signo == SIGCHLD;
+	return info->code != SI_TIMER && info->code != SI_SIGIO;
+}
+
 /* For task @t, or for the process. */
 static int post_locked(struct process *p, struct task *t, const struct linux_siginfo *info)
 {
 	const int signo = info->signo;
 	const bool outside = from_outside(p, info);
 	const bool forced = outside || info->code == SI_KERNEL;
-	struct linux_siginfo unknown;
+	struct linux_siginfo own;
 	struct sig_charge charge;
 	struct task *first;
 	int err;
@@ -290,10 +299,12 @@ static int post_locked(struct process *p, struct task *t, const struct linux_sig
 	cancel_opposite_locked(p, signo);
 	if (ignored_locked(p, t ? t : first, signo, forced))
 		return 0;
-	if (outside) {
-		unknown = *info;
-		unknown.pid = 0;
-		info = &unknown;
+	if (outside || unlikely(p->cred && p->cred->user_ns && has_uid(info))) {
+		own = *info;
+		own.pid = outside ? 0 : own.pid;
+		if (p->cred && has_uid(info))
+			own.uid = id_out_to(p->cred->user_ns, ID_USER, info->uid);
+		info = &own;
 	}
 	signal_charge_of(p, &charge);
 	err = sigqueue_add(t ? &t->sig.pending : &p->sig.pending, info, &charge);

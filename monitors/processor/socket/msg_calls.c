@@ -10,6 +10,7 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 #include <processor/process/timespec.h>
 #include <processor/syscall/syscall.h>
@@ -28,31 +29,35 @@ static uint32_t with_nonblock(const struct file *f, uint32_t flags)
 
 /* --- ancillary data ------------------------------------------------------------------ */
 
-/* May the calling task say that it is @cred? */
+/* May the calling task say that it is @cred? These are ids of the kernel by now. */
 static int check_cred(const struct linux_ucred *cred)
 {
 	const struct cred *own = cred_current();
 
-	if (cred->pid != process_vpid(process_current()) && !capable(CAP_SYS_ADMIN))
+	if (cred->uid == ID_NONE || cred->gid == ID_NONE)
+		return -EINVAL;
+	if (cred->pid != process_vpid(process_current()) &&
+	    !ns_capable(pid_ns_owner(pid_ns_current()), CAP_SYS_ADMIN))
 		return -EPERM;
 	if (cred->uid != own->uid && cred->uid != own->euid && cred->uid != own->suid &&
-	    !capable(CAP_SETUID))
+	    !capable_here(CAP_SETUID))
 		return -EPERM;
 	if (cred->gid != own->gid && cred->gid != own->egid && cred->gid != own->sgid &&
-	    !capable(CAP_SETGID))
+	    !capable_here(CAP_SETGID))
 		return -EPERM;
 	return 0;
 }
 
 static int apply_request(const struct cmsg_request *req, struct socket_msg *m)
 {
-	int err = req->has_cred ? check_cred(&req->cred) : 0;
+	const struct linux_ucred cred = { req->cred.pid, uid_in(req->cred.uid),
+					  gid_in(req->cred.gid) };
+	int err = req->has_cred ? check_cred(&cred) : 0;
 
 	if (err)
 		return err;
 	if (req->has_cred) {
-		m->cred = (struct socket_cred){ pid_from_vnr(req->cred.pid), req->cred.uid,
-						req->cred.gid };
+		m->cred = (struct socket_cred){ pid_from_vnr(cred.pid), cred.uid, cred.gid };
 		if (req->cred.pid && !m->cred.pid)
 			return -ESRCH;
 		m->has_cred = true;
@@ -109,7 +114,8 @@ static void put_stamp(const struct socket *s, const struct socket_msg *m, struct
 /* The ancillary data of a message that was received to the program. */
 static void put_control(struct socket *s, struct socket_msg *m, struct cmsg_sink *sink)
 {
-	const struct linux_ucred cred = { pid_vnr(m->cred.pid), m->cred.uid, m->cred.gid };
+	const struct linux_ucred cred = { pid_vnr(m->cred.pid), uid_out(m->cred.uid),
+					  gid_out(m->cred.gid) };
 
 	put_stamp(s, m, sink);
 	if (s->family == AF_UNIX && socket_option(s, SOCKET_PASSCRED) && m->has_cred)

@@ -8,6 +8,7 @@
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <lib/string.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -326,6 +327,9 @@ static int get_option(struct socket *s, int option, void *val, uint32_t *len)
 		spin_unlock(&s->lock);
 		if (!cred.pid)
 			cred.uid = cred.gid = UINT32_MAX;
+		else
+			cred = (struct socket_cred){ cred.pid, uid_out(cred.uid),
+						     gid_out(cred.gid) };
 		cred.pid = pid_vnr(cred.pid);
 		from = &cred;
 		size = sizeof(cred);

@@ -249,7 +249,7 @@ static void drop_setid(struct tmpfs_inode *ti)
 	if (!(READ_ONCE(ti->mode) & 06000))
 		return;
 	process_cred(&cred);
-	if (!cred.uid)
+	if (fs_cred_is_root(&cred))
 		return;
 	spin_lock(&ti->attr_lock);
 	ti->mode &= ~04000u;

@@ -23,6 +23,7 @@
 #include <mm/frame.h>
 #include <mm/slab.h>
 #include <processor/excache/object.h>
+#include <processor/ns/ns.h>
 #include <processor/process/process.h>
 #include <processor/procfs/system.h>
 #include <processor/syscall/syscall.h>
@@ -45,6 +46,8 @@ static int statfs(struct inode *inode, struct fs_info *st);
 			  .show_covered = (show),       \
 			  .makeshift = (instead),       \
 			  .make = tmpfs_make,           \
+			  .for_users = true,            \
+			  .made_of = NS_KINDS,          \
 			  .handle = tmpfs_handle,       \
 			  .by_handle = tmpfs_by_handle, \
 			  .keeps_flags = true,          \

@@ -11,6 +11,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 #include <processor/procfs/system.h>
 
@@ -88,9 +89,15 @@ static int parse_one(const char *name, const char *value, struct options *o)
 	case GIVEN_MODE:
 		return kstrtou32(value, 8, &o->mode) || o->mode > 07777 ? -EINVAL : 0;
 	case GIVEN_UID:
-		return kstrtou32(value, 10, &o->uid) || o->uid == UINT32_MAX ? -EINVAL : 0;
+		if (kstrtou32(value, 10, &o->uid))
+			return -EINVAL;
+		o->uid = uid_in(o->uid);
+		return o->uid == ID_NONE ? -EINVAL : 0;
 	case GIVEN_GID:
-		return kstrtou32(value, 10, &o->gid) || o->gid == UINT32_MAX ? -EINVAL : 0;
+		if (kstrtou32(value, 10, &o->gid))
+			return -EINVAL;
+		o->gid = gid_in(o->gid);
+		return o->gid == ID_NONE ? -EINVAL : 0;
 	}
 	return -EINVAL;
 }
@@ -193,9 +200,9 @@ static void show(const struct fs_type *type, char *buf, size_t size)
 	if (given & GIVEN_MODE)
 		at += scnprintf(buf + at, size - at, ",mode=%03o", fs->root_mode);
 	if (given & GIVEN_UID)
-		at += scnprintf(buf + at, size - at, ",uid=%u", fs->root_uid);
+		at += scnprintf(buf + at, size - at, ",uid=%u", uid_out(fs->root_uid));
 	if (given & GIVEN_GID)
-		at += scnprintf(buf + at, size - at, ",gid=%u", fs->root_gid);
+		at += scnprintf(buf + at, size - at, ",gid=%u", gid_out(fs->root_gid));
 }
 
 int tmpfs_make(const char *data, struct fs_type **out)

@@ -80,7 +80,7 @@ static uint32_t mode_for_list_locked(const struct tmpfs_inode *ti, uint32_t bits
 
 	assert_spin_held(&ti->attr_lock);
 	process_cred(&cred);
-	return fs_in_group(&cred, ti->gid) || !cred.uid ? mode : mode & ~02000u;
+	return fs_in_group(&cred, ti->gid) || fs_cred_is_root(&cred) ? mode : mode & ~02000u;
 }
 
 /*

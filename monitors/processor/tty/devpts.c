@@ -11,6 +11,7 @@
 #include <lib/err.h>
 #include <lib/fmt.h>
 #include <processor/account/account.h>
+#include <processor/ns/ns.h>
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/inode.h>
@@ -185,6 +186,8 @@ static int pts_fs_root(const struct fs_type *type, struct inode **out)
 
 static struct fs_type pts_fs = {
 	.name = "devpts",
+	.for_users = true,
+	.made_of = NS_KINDS,
 	.at = "/dev/pts",
 	.options = "nosuid,noexec,gid=5,mode=620,ptmxmode=000",
 	.magic = 0x1cd1, /* DEVPTS_SUPER_MAGIC */

@@ -11,6 +11,7 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 
 #include "file.h"
@@ -156,6 +157,12 @@ bool at_once_more(int *err)
 
 /* --- permissions --------------------------------------------------------------------- */
 
+bool attr_is_own(const struct fs_cred *cred, const struct file_attr *attr)
+{
+	return fs_cred_is_root(cred) || cred->uid == attr->uid ||
+	       ns_capable_file(CAP_FOWNER, attr->uid, attr->gid);
+}
+
 int may_create(const struct fs_cred *cred, const struct path *dir)
 {
 	if (dir->attr.attrs & STATX_ATTR_IMMUTABLE)
@@ -171,8 +178,7 @@ int may_remove(const struct fs_cred *cred, const struct path *dir, const struct 
 		return err;
 	if ((dir->attr.attrs & STATX_ATTR_APPEND) || attr_is_fixed(victim))
 		return -EPERM;
-	if ((dir->attr.mode & 01000) && cred->uid && cred->uid != victim->uid &&
-	    cred->uid != dir->attr.uid)
+	if ((dir->attr.mode & 01000) && !attr_is_own(cred, victim) && cred->uid != dir->attr.uid)
 		return -EPERM;
 	return 0;
 }
@@ -197,6 +203,6 @@ void new_owner(struct new_inode *how, const struct fs_cred *cred, const struct f
 	how->gid = dir->gid;
 	if (type == S_IFDIR)
 		how->mode |= 02000;
-	else if ((mode & 02010) == 02010 && cred->uid && !fs_in_group(cred, dir->gid))
+	else if ((mode & 02010) == 02010 && !fs_cred_is_root(cred) && !fs_in_group(cred, dir->gid))
 		how->mode &= ~02000u;
 }

@@ -42,6 +42,8 @@ bool at_once_more(int *err);
 /* The place of an open file; -EBADF, -ENOENT for one that has no path. */
 int at_file(int fd, struct path *out) __must_check;
 
+/* Is it the calling task's, whose credentials @cred are, or has that the right of its owner? */
+bool attr_is_own(const struct fs_cred *cred, const struct file_attr *attr);
 /* May @cred remove @victim from directory @dir, or put something in its place? -EACCES, -EPERM. */
 int may_remove(const struct fs_cred *cred, const struct path *dir, const struct file_attr *victim)
 	__must_check;

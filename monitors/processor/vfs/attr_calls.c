@@ -9,6 +9,7 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <processor/ipc/filelease.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -90,9 +91,10 @@ static int chmod_path(const struct path *at, uint32_t mode)
 	if (attr_is_fixed(&at->attr))
 		return -EPERM;
 	process_cred(&cred);
-	if (cred.uid && cred.uid != at->attr.uid)
+	if (!attr_is_own(&cred, &at->attr))
 		return -EPERM;
-	if (cred.uid && !fs_in_group(&cred, at->attr.gid))
+	if (!fs_cred_is_root(&cred) && !fs_in_group(&cred, at->attr.gid) &&
+	    !ns_capable_file(CAP_FSETID, at->attr.uid, at->attr.gid))
 		ch.mode &= ~02000u;
 	return change(at, &ch);
 }
@@ -147,8 +149,9 @@ long sys_fchmod(const struct syscall_args *args)
 
 #define NO_ID UINT32_MAX /* leave it */
 
-static int chown_path(const struct path *at, uint32_t uid, uint32_t gid)
+static int chown_path(const struct path *at, uint32_t given_uid, uint32_t given_gid)
 {
+	const uint32_t uid = uid_in(given_uid), gid = gid_in(given_gid);
 	struct attr_change ch = { .uid = uid, .gid = gid };
 	const struct file_attr *a = &at->attr;
 	struct fs_cred cred;
@@ -156,10 +159,12 @@ static int chown_path(const struct path *at, uint32_t uid, uint32_t gid)
 
 	if (err)
 		return err;
+	if ((given_uid != NO_ID && uid == NO_ID) || (given_gid != NO_ID && gid == NO_ID))
+		return -EINVAL;
 	if (attr_is_fixed(a))
 		return -EPERM;
 	process_cred(&cred);
-	if (cred.uid) {
+	if (!fs_cred_is_root(&cred) && !ns_capable_file(CAP_CHOWN, a->uid, a->gid)) {
 		if (uid != NO_ID && (cred.uid != a->uid || uid != a->uid))
 			return -EPERM;
 		if (gid != NO_ID &&
@@ -255,7 +260,7 @@ static int utimes_path(const struct path *at, const struct user_time *t)
 	if ((at->attr.attrs & STATX_ATTR_IMMUTABLE) || (!both_now && attr_is_fixed(&at->attr)))
 		return -EPERM;
 	process_cred(&cred);
-	owner = !cred.uid || cred.uid == at->attr.uid;
+	owner = attr_is_own(&cred, &at->attr);
 	if (!owner && (!both_now || attr_access(&cred, at->inode, &at->attr, FS_MAY_WRITE)))
 		return both_now ? -EACCES : -EPERM;
 	ch.atime = ch.mtime = now();

@@ -241,7 +241,7 @@ static long do_link(int olddfd, uint64_t uold, int newdfd, uint64_t unew, uint32
 		 * Only for user 0: a descriptor that was passed on must not become a
 		 * name.
 		 */
-		if (to.cred.uid == 0)
+		if (fs_cred_is_root(&to.cred))
 			walk |= WALK_EMPTY;
 	}
 	err = at_walk(olddfd, uold, walk, 0, &old);

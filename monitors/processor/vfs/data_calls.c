@@ -279,7 +279,7 @@ static int may_count(struct file *f)
 	if (err)
 		return err;
 	process_cred(&cred);
-	if (attr.uid == cred.uid || capable(CAP_FOWNER))
+	if (attr_is_own(&cred, &attr) || capable(CAP_FOWNER))
 		return 0;
 	return inode_permission(f->mnt, f->inode, &cred, &attr, FS_MAY_WRITE) ? -EPERM : 0;
 }

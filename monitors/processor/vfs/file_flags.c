@@ -18,6 +18,7 @@
 #include <lib/errno.h>
 #include <processor/process/process.h>
 
+#include "at_private.h"
 #include "file.h"
 #include "inode.h"
 
@@ -37,7 +38,7 @@ static int set_flags(struct inode *inode, uint32_t flags)
 	if (err)
 		return err;
 	process_cred(&cred);
-	if (cred.uid != attr.uid && !capable(CAP_FOWNER))
+	if (!attr_is_own(&cred, &attr) && !capable(CAP_FOWNER))
 		return -EPERM;
 	if (capable(CAP_LINUX_IMMUTABLE))
 		ch.valid |= ATTR_GUARDED;

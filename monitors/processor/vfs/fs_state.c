@@ -203,7 +203,7 @@ void fs_states_follow(struct mounts *m, const struct mount *from, struct mount *
 	}
 }
 
-struct fs_state *fs_state_copy_mounts(struct fs_state *from)
+struct fs_state *fs_state_copy_mounts(struct fs_state *from, struct user_ns *owner)
 {
 	struct fs_state *fs = fs_state_copy(from);
 	struct mounts *own, *shared;
@@ -215,7 +215,7 @@ struct fs_state *fs_state_copy_mounts(struct fs_state *from)
 	shared = fs->mounts;
 	mutex_lock(&pivot_change);
 	mutex_lock(&mount_change);
-	own = mounts_copy(shared, &fs->cwd, &fs->root, &gone);
+	own = mounts_copy(shared, owner, &fs->cwd, &fs->root, &gone);
 	mutex_unlock(&mount_change);
 	if (!IS_ERR(own)) {
 		leave_mounts(fs);

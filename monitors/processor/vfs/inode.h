@@ -32,6 +32,7 @@ struct inode;
 struct inode_leases;
 struct mount;
 struct path;
+struct user_ns;
 
 #define FS_HANDLE_MAX 32u
 
@@ -92,9 +93,16 @@ struct fs_type {             /* one file system */
 	int (*by_handle)(const struct fs_type *type, const struct fs_handle *h, struct inode **out);
 	/* Options that it shows behind those of the mount, each with a comma in front. */
 	void (*show)(const struct fs_type *type, char *buf, size_t size);
-	bool ro_now;         /* atomic: mounted read-only for now */
-	uint32_t nr_mounts;  /* atomic */
-	uint32_t nr_writers; /* atomic: files open for writing */
+	/* Users may mount it who have CAP_SYS_ADMIN in a namespace of their own ... */
+	bool for_users;
+	/* ... which owns their namespace of this kind (enum ns_kind), if there is one. */
+	uint8_t made_of;
+	/* It shows the system itself: only where one is mounted that can be seen in full. */
+	bool reveals;
+	struct user_ns *owner; /* const, counted: of its maker; NULL: the first one */
+	bool ro_now;           /* atomic: mounted read-only for now */
+	uint32_t nr_mounts;    /* atomic */
+	uint32_t nr_writers;   /* atomic: files open for writing */
 };
 
 /*

@@ -304,7 +304,7 @@ bool live_is_privileged(void)
 	struct fs_cred cred;
 
 	process_cred(&cred);
-	return !cred.uid;
+	return fs_cred_is_root(&cred);
 }
 
 /* Up to @max bytes of @uio, which go to @at, into @buf, page by page: how many. */

@@ -31,6 +31,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
+#include <processor/ns/user_ns.h>
 
 #include "dirent_private.h"
 
@@ -371,12 +372,12 @@ static int show_all_covered(struct mounts *m)
 
 static struct mounts *mounts_make(void)
 {
-	struct mounts *m = mounts_alloc();
+	struct mounts *m = mounts_alloc(NULL);
 	LIST_HEAD(gone);
 	int err = 0;
 
-	if (!m)
-		return ERR_PTR(-ENOMEM);
+	if (IS_ERR(m))
+		return m;
 	for (struct registration *r = types; r && !err; r = r->next)
 		err = mount_type(m, r);
 	if (!err)
@@ -445,7 +446,8 @@ bool mount_noexec(const struct mount *mt, const struct inode *inode)
 
 bool mount_nodev(const struct mount *mt)
 {
-	return mt && (READ_ONCE(mt->flags) & MOUNT_NODEV);
+	/* A user's own file system has no devices: it could make them up. */
+	return mt && ((READ_ONCE(mt->flags) & MOUNT_NODEV) || mt->type->owner);
 }
 
 uint64_t mount_st_flags(const struct mount *mt)
@@ -480,6 +482,52 @@ int fs_find(const char *name, struct fs_type **type, struct inode **root)
 		return err;
 	}
 	return -ENODEV;
+}
+
+/* A mount of it in @ns that shows all of it. Its locked flags go to *@locked. */
+static bool can_be_seen(const struct mounts *ns, const char *name, uint32_t flags, uint32_t *locked)
+{
+	const struct mount *mt, *child;
+
+	assert_mutex_held(&mount_change);
+	list_for_each_entry(mt, &ns->list, link) {
+		const uint32_t stays = mt->locked_flags & (MOUNT_RDONLY | MOUNT_TIMES);
+		bool covered = false;
+
+		if (strcmp(mt->type->name, name) || (mt->flags & MOUNT_SUBTREE) ||
+		    ((mt->flags ^ flags) & stays))
+			continue;
+		list_for_each_entry(child, &mt->children, beside)
+			covered = covered || (child->flags & MOUNT_LOCKED);
+		if (!covered) {
+			*locked = stays;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Where the capability counts to mount one. */
+static struct user_ns *owner_of_new(const struct fs_type *type)
+{
+	if (type->made_of == NS_PID)
+		return pid_ns_owner(pid_ns_current());
+	return type->made_of < NS_KINDS ? ns_current(type->made_of)->owner : user_ns_current();
+}
+
+int fs_may_mount(const char *name, const struct mounts *ns, uint32_t flags, uint32_t *locked)
+{
+	const struct registration *r = types;
+
+	assert_mutex_held(&mount_change);
+	*locked = 0;
+	while (r && strcmp(r->type->name, name))
+		r = r->next;
+	if (!r || capable(CAP_SYS_ADMIN))
+		return 0;
+	if (!r->type->for_users || !ns_capable(owner_of_new(r->type), CAP_SYS_ADMIN))
+		return -EPERM;
+	return r->type->reveals && !can_be_seen(ns, name, flags, locked) ? -EPERM : 0;
 }
 
 /* --- telling ------------------------------------------------------------------------- */

@@ -18,6 +18,7 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -158,12 +159,17 @@ static uint32_t mount_flags_of(uint32_t ms)
 /* Without a word about times of access those of @mt stay. */
 static uint32_t changed_flags(const struct mount *mt, uint32_t ms)
 {
-	const uint32_t times = MOUNT_NOATIME | MOUNT_NODIRATIME | MOUNT_RELATIME;
 	uint32_t flags = mount_flags_of(ms);
 
 	if (!(ms & (MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME)))
-		flags = (flags & ~times) | (mt->flags & times);
-	return flags | (mt->flags & (MOUNT_SUBTREE | MOUNT_UNBINDABLE));
+		flags = (flags & ~(uint32_t)MOUNT_TIMES) | (mt->flags & MOUNT_TIMES);
+	return flags | (mt->flags & (MOUNT_SUBTREE | MOUNT_UNBINDABLE | MOUNT_LOCKED));
+}
+
+/* May the flags of @mt become those of MS_* @ms? Those that are locked stay as they are. */
+static bool may_change(const struct mount *mt, uint32_t ms)
+{
+	return !((mt->flags ^ changed_flags(mt, ms)) & mt->locked_flags);
 }
 
 /* --- what exists already ------------------------------------------------------------- */
@@ -176,6 +182,8 @@ static int reconfigure_mount(const struct mount_request *r)
 
 	if (!is_mount(r->ns, &r->at))
 		return -EINVAL;
+	if (!may_change(mt, r->flags))
+		return -EPERM;
 	__atomic_store_n(&mt->flags, changed_flags(mt, r->flags), __ATOMIC_SEQ_CST);
 	if (!(r->flags & MS_RDONLY) || (old & MOUNT_RDONLY) ||
 	    !__atomic_load_n(&mt->writers, __ATOMIC_SEQ_CST))
@@ -194,6 +202,8 @@ static int remount(const struct mount_request *r)
 	if (!is_mount(r->ns, &r->at))
 		return -EINVAL;
 	type = mt->type;
+	if (!may_change(mt, r->flags) || !ns_capable(type->owner, CAP_SYS_ADMIN))
+		return -EPERM;
 	if (!(r->flags & MS_RDONLY) && type->read_only)
 		return -EROFS;
 	err = type->reconfigure && r->data ? type->reconfigure(type, r->data) : 0;
@@ -241,6 +251,15 @@ static int change_propagation(const struct mount_request *r)
 
 /* --- new ones ------------------------------------------------------------------------ */
 
+/* One that was made and is mounted nowhere. */
+static void drop_type(struct fs_type *type)
+{
+	struct user_ns *owner = type->owner;
+
+	type->drop(type);
+	user_ns_put(owner);
+}
+
 /* The file system that @r asks for, and its root, referenced. */
 static int find_type(const struct mount_request *r, struct fs_type **type, struct inode **root,
 		     bool *made)
@@ -254,9 +273,10 @@ static int find_type(const struct mount_request *r, struct fs_type **type, struc
 	if (err)
 		return err;
 	(*type)->ro_now = r->flags & MS_RDONLY;
+	(*type)->owner = user_ns_get(user_ns_current());
 	err = (*type)->root(*type, root);
 	if (err)
-		(*type)->drop(*type);
+		drop_type(*type);
 	return err;
 }
 
@@ -265,21 +285,25 @@ static int mount_new(const struct mount_request *r)
 	struct fs_type *type;
 	struct inode *root;
 	struct mount *mt;
+	uint32_t locked;
 	bool made;
 	int err;
 
 	if (!r->type)
 		return -EINVAL;
-	err = find_type(r, &type, &root, &made);
+	err = fs_may_mount(r->type, r->ns, mount_flags_of(r->flags), &locked);
+	if (!err)
+		err = find_type(r, &type, &root, &made);
 	if (err)
 		return err;
 	mt = mount_alloc(type, root, mount_flags_of(r->flags));
 	if (!mt) {
 		inode_put(root);
 		if (made)
-			type->drop(type);
+			drop_type(type);
 		return -ENOMEM;
 	}
+	mt->locked_flags = locked;
 	mt->source = kmem_strdup(kmem_current(), r->source ? r->source : "none");
 	if (!mt->source) {
 		mount_put(mt);
@@ -337,6 +361,8 @@ static int move(const struct mount_request *r)
 	if (r->no_place)
 		return r->no_place;
 	if (!is_mount(r->ns, &r->from) || inode_is_dir(r->from.inode) != inode_is_dir(r->at.inode))
+		return -EINVAL;
+	if (mt->flags & MOUNT_LOCKED)
 		return -EINVAL;
 	if (mount_is_in(r->at.mnt, mt))
 		return -ELOOP;
@@ -401,7 +427,7 @@ static int look_up(const struct syscall_args *args, struct mount_request *r,
 
 	r->changes = READ_ONCE(r->ns->changes);
 	err = at_walk(AT_FDCWD, args->a[1], 0, 0, res);
-	if (!err && !capable(CAP_SYS_ADMIN))
+	if (!err && !ns_capable(r->ns->ns.owner, CAP_SYS_ADMIN))
 		err = -EPERM;
 	if (!err && needs_source(r->flags))
 		err = r->source && *r->source ? at_walk(AT_FDCWD, args->a[0], 0, 0, from) : -EINVAL;
@@ -494,6 +520,10 @@ static int unmount(struct mounts *ns, const struct path *at, uint32_t flags, str
 	assert_mutex_held(&mount_change);
 	if (!is_mount(ns, at))
 		return -EINVAL;
+	if (mt->flags & MOUNT_LOCKED)
+		return -EINVAL;
+	if ((flags & MNT_FORCE) && !capable(CAP_SYS_ADMIN))
+		return -EPERM;
 	if (!mt->parent)
 		return -EBUSY;
 	if (flags & MNT_EXPIRE) {
@@ -524,7 +554,7 @@ long sys_umount2(const struct syscall_args *args)
 		return err;
 	if (res.at.mnt && res.at.inode == res.at.mnt->root)
 		to_topmost(&res.at);
-	if (!capable(CAP_SYS_ADMIN))
+	if (!ns_capable(ns->ns.owner, CAP_SYS_ADMIN))
 		err = -EPERM;
 	if (!err && res.at.mnt)
 		err = sync_type(res.at.mnt->type);
@@ -566,11 +596,23 @@ static int check_pivot(const struct pivot_request *r)
 		return r->no_place;
 	if (!root || root->ns != r->ns || !mt || mt->ns != r->ns || !old || old->ns != r->ns)
 		return -EINVAL;
+	if (mt->flags & MOUNT_LOCKED)
+		return -EINVAL;
 	if (mt == root || old == root)
 		return -EBUSY;
 	if (!is_mount(r->ns, &r->root) || !is_mount(r->ns, &r->to.at))
 		return -EINVAL;
 	return mount_is_in(r->place.parent.mnt, mt) && mount_is_in(mt, root) ? 0 : -EINVAL;
+}
+
+/* @to is where @from was, and covers what that did. */
+static void pass_lock(struct mount *from, struct mount *to)
+{
+	assert_mutex_held(&mount_change);
+	if (!(from->flags & MOUNT_LOCKED))
+		return;
+	__atomic_or_fetch(&to->flags, MOUNT_LOCKED, __ATOMIC_RELAXED);
+	__atomic_and_fetch(&from->flags, ~(uint32_t)MOUNT_LOCKED, __ATOMIC_RELAXED);
 }
 
 static int pivot(struct pivot_request *r)
@@ -584,6 +626,8 @@ static int pivot(struct pivot_request *r)
 	if (!err)
 		err = mount_pivot(r->ns, r->to.at.mnt, r->root.mnt, &r->place.parent,
 				  r->place.name);
+	if (!err)
+		pass_lock(r->root.mnt, r->to.at.mnt);
 	mutex_unlock(&mount_change);
 	if (!err)
 		fs_states_follow(r->ns, r->root.mnt, r->to.at.mnt);
@@ -626,7 +670,7 @@ long sys_pivot_root(const struct syscall_args *args)
 	struct pivot_request *r;
 	int err;
 
-	if (!capable(CAP_SYS_ADMIN))
+	if (!ns_capable(fs_current()->mounts->ns.owner, CAP_SYS_ADMIN))
 		return -EPERM;
 	r = kzalloc(sizeof(*r));
 	if (!r)

@@ -74,6 +74,11 @@ static int collect(struct forest *f, struct mount *top, const struct inode *dir,
 	assert_mutex_held(&mount_change);
 	for (size_t i = 0; !err && all && i < f->nr; i++) {
 		list_for_each_entry(child, &f->from[i]->children, beside) {
+			if (!err && !whole && !child->shown &&
+			    (child->flags & (MOUNT_UNBINDABLE | MOUNT_LOCKED)) ==
+				    (MOUNT_UNBINDABLE | MOUNT_LOCKED) &&
+			    !(!i && is_elsewhere(child, dir, root)))
+				err = -EPERM; /* its place would be uncovered */
 			if (err || (child->shown && !whole) ||
 			    (!i && is_elsewhere(child, dir, root)) ||
 			    (whole && is_mount_ns(child)) ||
@@ -93,6 +98,7 @@ static struct mount *copy_of(const struct mount *from, struct inode *root)
 
 	if (!mt)
 		return NULL;
+	mt->locked_flags = from->locked_flags;
 	inode_get(root);
 	if (from->shown) {
 		ASSERT(from->shown->twin); /* the root of everything comes first */
@@ -195,6 +201,41 @@ static int copy_children(struct mounts *ns, const struct forest *f)
 	return err;
 }
 
+/*
+ * The copies of @f are for less privileged users: they see no more of what is under them, and
+ * cannot do more with their files, than the namespace of @f lets them. The root covers nothing.
+ */
+static void lock_copies(const struct forest *f)
+{
+	const uint32_t rights = MOUNT_RDONLY | MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC;
+
+	for (size_t i = 0; i < f->nr; i++) {
+		struct mount *mt = f->from[i]->twin;
+
+		if (i)
+			__atomic_or_fetch(&mt->flags, MOUNT_LOCKED, __ATOMIC_RELAXED);
+		mt->locked_flags |= mt->flags & rights;
+		if (mt->flags & MOUNT_ASKED)
+			mt->locked_flags |= MOUNT_TIMES;
+	}
+}
+
+/*
+ * Is a locked mount in @from, a directory whose path is @root, which a mount of that directory
+ * alone would uncover?
+ */
+static bool uncovers(const struct path *from, const char *root)
+{
+	const struct mount *child;
+
+	list_for_each_entry(child, &from->mnt->children, beside) {
+		if ((child->flags & MOUNT_LOCKED) && !child->shown &&
+		    !is_elsewhere(child, from->inode, root))
+			return true;
+	}
+	return false;
+}
+
 int mount_bind(struct mounts *ns, const struct path *from, bool recursive, const struct path *dir,
 	       const char *name, struct list_head *gone)
 {
@@ -209,12 +250,16 @@ int mount_bind(struct mounts *ns, const struct path *from, bool recursive, const
 	root[0] = '\0';
 	if (from->inode->ops->text && inode_is_dir(from->inode))
 		err = from->inode->ops->text(from->inode, root, FS_PATH_MAX);
+	if (!err && !recursive && inode_is_dir(from->inode) && uncovers(from, root))
+		err = -EINVAL;
 	if (!err)
 		err = collect(&f, from->mnt, from->inode, root,
 			      recursive && inode_is_dir(from->inode), false);
 	top = err ? NULL : copy_of(from->mnt, from->inode);
 	if (!err && !top)
 		err = -ENOMEM;
+	if (!err)
+		top->flags &= ~(uint32_t)MOUNT_LOCKED; /* it covers what its maker has chosen */
 	if (!err)
 		err = tell_file_root(top, from);
 	if (!err)
@@ -235,17 +280,17 @@ int mount_bind(struct mounts *ns, const struct path *from, bool recursive, const
 	return err;
 }
 
-struct mounts *mounts_copy(struct mounts *ns, struct path *one, struct path *two,
-			   struct list_head *gone)
+struct mounts *mounts_copy(struct mounts *ns, struct user_ns *owner, struct path *one,
+			   struct path *two, struct list_head *gone)
 {
-	struct mounts *own = mounts_alloc();
+	struct mounts *own = mounts_alloc(owner);
 	struct forest f = { 0 };
 	struct path *const places[] = { one, two };
 	struct mount *top;
 	int err;
 
-	if (!own)
-		return ERR_PTR(-ENOMEM);
+	if (IS_ERR(own))
+		return own;
 	assert_mutex_held(&mount_change);
 	err = collect(&f, ns->root, ns->root->root, "", true, true);
 	top = err ? NULL : copy_of(ns->root, ns->root->root);
@@ -260,6 +305,8 @@ struct mounts *mounts_copy(struct mounts *ns, struct path *one, struct path *two
 		ns->root->twin = top;
 		err = copy_children(own, &f);
 	}
+	if (!err && owner != ns->ns.owner)
+		lock_copies(&f);
 	for (size_t i = 0; !err && i < ARRAY_SIZE(places); i++) {
 		struct mount *old = places[i]->mnt;
 

@@ -11,7 +11,10 @@
  *		mount_table_lock (RANK_SPIN_MONITOR) guards every field that changes, for walks.
  * Invariants:	the namespace holds a reference of each mount in it; paths and open files hold the
  *		others. Mounts below a mount go from the table before it, or with it, so one that
- *		is in the table need not hold its parent.
+ *		is in the table need not hold its parent. But when a tree of a namespace that a user
+ *		has made ends, or is taken out as a whole, its mounts stay in each other until the
+ *		upper one is not used any more, which then holds their references: what lies under
+ *		them must not show.
  */
 #pragma once
 
@@ -40,9 +43,14 @@ enum mount_flags {
 	MOUNT_NODIRATIME = 1 << 5,
 	MOUNT_RELATIME = 1 << 6,
 	MOUNT_USER_FLAGS = (1 << 7) - 1, /* those that mount(2) sets */
-	MOUNT_SUBTREE = 1 << 7,          /* its root is not that of its file system */
-	MOUNT_ASKED = 1 << 8,            /* mount(2) has set its flags, and not the file system */
-	MOUNT_UNBINDABLE = 1 << 9,       /* no bind mount is made of it */
+	MOUNT_TIMES = MOUNT_NOATIME | MOUNT_NODIRATIME | MOUNT_RELATIME,
+	MOUNT_SUBTREE = 1 << 7,    /* its root is not that of its file system */
+	MOUNT_ASKED = 1 << 8,      /* mount(2) has set its flags, and not the file system */
+	MOUNT_UNBINDABLE = 1 << 9, /* no bind mount is made of it */
+	/*
+	 * It came from a namespace of more privileged users: what it covers stays covered.
+	 */
+	MOUNT_LOCKED = 1 << 10,
 };
 
 /* Where a mount is; all empty for the root of a namespace, but for @at. */
@@ -72,12 +80,14 @@ struct mount {
 	struct mount *shown;  /* const: a file of the covered directory is in this mount */
 	struct mount_points *points; /* mount_table_lock; NULL: none */
 	uint32_t flags;              /* atomic: enum mount_flags */
+	uint32_t locked_flags;       /* mount_change: of MOUNT_USER_FLAGS, those that stay */
 	uint32_t id;                 /* const: greater than those of older ones */
 	uint32_t writers;            /* atomic: files open for writing */
 	uint32_t nr_over;            /* mount_table_lock, read without it: those over its root */
 	bool first;                  /* const: it, or what it is a copy of, was there at first */
 	bool expired;                /* atomic: MNT_EXPIRE, and not used since */
 	struct mount *twin;          /* mount_change: the copy, while copies are made */
+	struct user_count *count;    /* mount_change; counted: whose it is; NULL: nobody's */
 };
 
 struct mounts { /* a namespace */
@@ -107,7 +117,7 @@ static inline struct kmem_account *mount_payer(void)
 
 /* --- making and changing: under mount_change ----------------------------------------- */
 
-struct mounts *mounts_alloc(void); /* empty; NULL */
+struct mounts *mounts_alloc(struct user_ns *owner); /* empty; ERR_PTR(-ENOMEM, -ENOSPC) */
 /* An empty one that could not be made, which nobody else knows. */
 void mounts_drop(struct mounts *ns);
 /*
@@ -171,20 +181,31 @@ void mounts_put_gone(struct list_head *gone);
 int fs_find(const char *name, struct fs_type **type, struct inode **root) __must_check;
 
 /*
- * A namespace with copies of the mounts of @ns; two places in them, which may be empty, go along.
+ * May the calling task mount a file system that mount(2) calls @name in @ns, with @flags? Of these,
+ * those in *@locked stay. -EPERM
+ */
+int fs_may_mount(const char *name, const struct mounts *ns, uint32_t flags, uint32_t *locked)
+	__must_check;
+
+/*
+ * A namespace of @owner with copies of the mounts of @ns; two places in them, which may be empty,
+ * go along. For another owner than that of @ns they are locked.
  * ERR_PTR(-ENOMEM); *@gone as mount_detach().
  */
-struct mounts *mounts_copy(struct mounts *ns, struct path *one, struct path *two,
-			   struct list_head *gone);
+struct mounts *mounts_copy(struct mounts *ns, struct user_ns *owner, struct path *one,
+			   struct path *two, struct list_head *gone);
 
 /* --- looking ------------------------------------------------------------------------- */
 
 /* The mount on entry @name of @dir of @parent, referenced; NULL: none. */
 struct mount *mount_in_dir(const struct mount *parent, const struct inode *dir, const char *name,
 			   size_t len);
-/* Is anything mounted on that entry, in any namespace? */
+/*
+ * Is anything mounted on that entry, in any namespace but those of others that users have made for
+ * themselves?
+ */
 bool mount_point_at(const struct inode *dir, const char *name, size_t len);
-/* Is there a mount point in @dir or below it, in any namespace? @dir has a path (path_text()). */
+/* Is there such a mount point in @dir or below it? @dir has a path (path_text()). */
 bool mount_point_below(const struct inode *dir, const char *text);
 /* The mount at @point of @here, referenced; NULL: none (any more). */
 struct mount *mount_at_point(const struct mount *here, const char *point);

@@ -16,6 +16,8 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/account/account.h>
+#include <processor/ns/user_count.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 
 #include "mount_private.h"
@@ -34,6 +36,33 @@ bool mount_charge_node;
 
 /* --- references ---------------------------------------------------------------------- */
 
+static void release_type(struct fs_type *type)
+{
+	struct user_ns *owner = type->owner;
+
+	if (__atomic_sub_fetch(&type->nr_mounts, 1, __ATOMIC_ACQ_REL) != 0 || !type->drop)
+		return;
+	type->drop(type);
+	user_ns_put(owner);
+}
+
+static void unhook_place_locked(struct mount *mt);
+
+/* Mounts that have stayed in @mt when it was taken out, with the references that it has. */
+static void take_children(struct mount *mt, struct list_head *to)
+{
+	spin_lock(&mount_table_lock);
+	while (!list_empty(&mt->children)) {
+		struct mount *child = list_first_entry(&mt->children, struct mount, beside);
+
+		ASSERT(!child->ns);
+		unhook_place_locked(child);
+		child->parent = NULL;
+		list_add_tail(&child->link, to);
+	}
+	spin_unlock(&mount_table_lock);
+}
+
 static void free_mount(struct mount *mt)
 {
 	struct fs_type *type = mt->type;
@@ -49,9 +78,29 @@ static void free_mount(struct mount *mt)
 	kmem_free(mt->point);
 	kmem_free(mt->source);
 	kmem_free(mt->file_root);
+	if (mt->count) {
+		user_count_sub(mt->count, COUNT_MOUNTS);
+		user_count_put(mt->count);
+	}
 	kmem_free(mt);
-	if (__atomic_sub_fetch(&type->nr_mounts, 1, __ATOMIC_ACQ_REL) == 0 && type->drop)
-		type->drop(type);
+	release_type(type);
+}
+
+/* @mt is not used any more; nor, perhaps, are those in it. They may be nested deeply. */
+static void free_tree(struct mount *mt)
+{
+	LIST_HEAD(left);
+
+	take_children(mt, &left);
+	free_mount(mt);
+	while (!list_empty(&left)) {
+		mt = list_first_entry(&left, struct mount, link);
+		list_del(&mt->link);
+		if (!refcount_dec_and_test(&mt->refs))
+			continue;
+		take_children(mt, &left);
+		free_mount(mt);
+	}
 }
 
 void mount_get(struct mount *mt)
@@ -66,7 +115,7 @@ void mount_put(struct mount *mt)
 	if (unlikely(READ_ONCE(mt->expired)))
 		WRITE_ONCE(mt->expired, false);
 	if (refcount_dec_and_test(&mt->refs))
-		free_mount(mt);
+		free_tree(mt);
 }
 
 /* --- look-up ------------------------------------------------------------------------- */
@@ -116,6 +165,20 @@ struct mount *mount_in_dir(const struct mount *parent, const struct inode *dir, 
 	return mt;
 }
 
+/*
+ * Does it keep its mount point from going? Those that users make for themselves do not keep others
+ * from their own files.
+ */
+static bool keeps_point_locked(const struct mount *mt)
+{
+	const struct task *t = task_current();
+
+	assert_spin_held(&mount_table_lock);
+	if (!mt->ns)
+		return false;
+	return !mt->ns->ns.owner || (t && t->fs && t->fs->mounts == mt->ns);
+}
+
 bool mount_point_at(const struct inode *dir, const char *name, size_t len)
 {
 	struct mount *mt;
@@ -125,7 +188,7 @@ bool mount_point_at(const struct inode *dir, const char *name, size_t len)
 		return false;
 	spin_lock(&mount_table_lock);
 	hlist_for_each_entry(mt, bucket(dir, name, len), hash)
-		found = found || is_at(mt, dir, name, len);
+		found = found || (is_at(mt, dir, name, len) && keeps_point_locked(mt));
 	spin_unlock(&mount_table_lock);
 	return found;
 }
@@ -139,7 +202,8 @@ bool mount_point_below(const struct inode *dir, const char *text)
 	spin_lock(&mount_table_lock);
 	list_for_each_entry(mt, &all, all) {
 		if (mt->dir && mt->dir->type == dir->type && mt->point &&
-		    !strncmp(mt->point, text, len) && mt->point[len] == '/') {
+		    !strncmp(mt->point, text, len) && mt->point[len] == '/' &&
+		    keeps_point_locked(mt)) {
 			found = true;
 			break;
 		}
@@ -346,7 +410,7 @@ struct mount_points *mount_points_get(const struct mount *mt)
 	struct mount_points *points;
 
 	spin_lock(&mount_table_lock);
-	points = mt->ns ? mt->points : NULL; /* else nothing is mounted in it any more */
+	points = mt->ns || !list_empty(&mt->children) ? mt->points : NULL;
 	if (points)
 		refcount_inc(&points->refs);
 	spin_unlock(&mount_table_lock);
@@ -424,23 +488,25 @@ static void mounts_free(struct ns *head)
 	mounts_drop(ns);
 }
 
-struct mounts *mounts_alloc(void)
+struct mounts *mounts_alloc(struct user_ns *owner)
 {
 	static const struct ns first = NS_FIRST_INIT(NS_MNT, 0xeffffff8u);
 	struct mounts *ns = kmem_alloc(mount_payer(), sizeof(*ns));
+	int err;
 
 	if (!ns)
-		return NULL;
+		return ERR_PTR(-ENOMEM);
 	list_init(&ns->list);
 	list_init(&ns->users);
 	if (mount_charge_node) {
 		ns->ns = first;
 		return ns;
 	}
-	if (!ns_init(&ns->ns, NS_MNT, mounts_free))
+	err = ns_init(&ns->ns, NS_MNT, owner, mounts_free);
+	if (!err)
 		return ns;
 	kmem_free(ns);
-	return NULL;
+	return ERR_PTR(err);
 }
 
 void mounts_drop(struct mounts *ns)
@@ -562,8 +628,8 @@ static void hook_locked(struct mounts *ns, struct mount *mt)
 	ns->nr++;
 }
 
-/* Its reference, as that of a namespace, goes to @gone. */
-static void unhook_locked(struct mount *mt, struct list_head *gone)
+/* Out of its namespace, but not of its place. */
+static void leave_ns_locked(struct mount *mt)
 {
 	assert_spin_held(&mount_table_lock);
 	WRITE_ONCE(mt->ns->changes, mt->ns->changes + 1);
@@ -571,14 +637,53 @@ static void unhook_locked(struct mount *mt, struct list_head *gone)
 		WRITE_ONCE(mt->ns->first_gone, true);
 	else
 		WRITE_ONCE(mt->ns->nr_added, mt->ns->nr_added - 1);
-	unhook_place_locked(mt);
 	if (!mt->shown) {
 		list_del(&mt->link);
 		list_del(&mt->all);
 		mt->ns->nr--;
 	}
 	mt->ns = NULL;
+}
+
+/* Its reference, as that of a namespace, goes to @gone. */
+static void unhook_locked(struct mount *mt, struct list_head *gone)
+{
+	assert_spin_held(&mount_table_lock);
+	leave_ns_locked(mt);
+	unhook_place_locked(mt);
 	list_add_tail(&mt->link, gone);
+}
+
+/* The first one in @mt, or in those in it, that has none in itself. */
+static struct mount *first_leaf(struct mount *mt)
+{
+	while (!list_empty(&mt->children))
+		mt = list_first_entry(&mt->children, struct mount, beside);
+	return mt;
+}
+
+/*
+ * @mt with all in it, which stays in it: so it is for namespaces of users, from which more
+ * privileged ones have covered something. The reference of the namespace is the parent's then.
+ */
+static void unhook_whole_locked(struct mount *mt, struct list_head *gone)
+{
+	struct mount *m = first_leaf(mt), *next;
+
+	assert_spin_held(&mount_table_lock);
+	while (m != mt) {
+		next = m->beside.next == &m->parent->children
+			       ? m->parent
+			       : first_leaf(container_of(m->beside.next, struct mount, beside));
+		ASSERT(m->ns == mt->ns);
+		/* One of the files of a covered directory hides nothing, and holds one above. */
+		if (m->shown)
+			unhook_locked(m, gone);
+		else
+			leave_ns_locked(m);
+		m = next;
+	}
+	unhook_locked(mt, gone);
 }
 
 static void unhook_tree_locked(struct mount *mt, struct list_head *gone)
@@ -586,6 +691,10 @@ static void unhook_tree_locked(struct mount *mt, struct list_head *gone)
 	struct mount *m;
 
 	assert_spin_held(&mount_table_lock);
+	if (mt->ns && mt->ns->ns.owner) {
+		unhook_whole_locked(mt, gone);
+		return;
+	}
 	unhook_locked(mt, gone);
 	list_for_each_entry(m, gone, link) {
 		while (!list_empty(&m->children))
@@ -605,6 +714,19 @@ void mounts_put_gone(struct list_head *gone)
 	}
 }
 
+/* One more mount of the user that has made @ns. -ENOSPC */
+static int count_mount(struct mounts *ns, struct mount *mt)
+{
+	int err;
+
+	if (!ns->ns.owner || mt->count)
+		return 0;
+	err = user_count_add(ns->ns.count, COUNT_MOUNTS);
+	if (!err)
+		mt->count = user_count_hold(ns->ns.count);
+	return err;
+}
+
 int mount_attach(struct mounts *ns, struct mount *mt)
 {
 	struct mount_points *points = NULL, *old = NULL;
@@ -614,7 +736,9 @@ int mount_attach(struct mounts *ns, struct mount *mt)
 	ASSERT(mt->dir && (mt->parent->ns == ns || !mt->parent->ns));
 	if (!mt->shown && ns->nr >= MOUNT_MAX)
 		return -ENOSPC;
-	err = mount_ends_lookups(mt) ? points_of(mt->parent, mt, NULL, &points) : 0;
+	err = count_mount(ns, mt);
+	if (!err && mount_ends_lookups(mt))
+		err = points_of(mt->parent, mt, NULL, &points);
 	if (err)
 		return err;
 	spin_lock(&mount_table_lock);
@@ -630,8 +754,12 @@ int mount_attach(struct mounts *ns, struct mount *mt)
 
 int mount_attach_root(struct mounts *ns, struct mount *mt)
 {
+	const int err = count_mount(ns, mt);
+
 	assert_mutex_held(&mount_change);
 	ASSERT(!mt->dir && !ns->root);
+	if (err)
+		return err;
 	mt->at = kmem_strdup(mount_payer(), "/");
 	if (!mt->at)
 		return -ENOMEM;

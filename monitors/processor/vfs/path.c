@@ -176,7 +176,7 @@ static int check_existing(const struct path *at, uint32_t flags)
 
 static int check_noatime(const struct fs_cred *cred, const struct file_attr *attr, uint32_t flags)
 {
-	return (flags & O_NOATIME) && cred->uid && cred->uid != attr->uid ? -EPERM : 0;
+	return (flags & O_NOATIME) && !attr_is_own(cred, attr) ? -EPERM : 0;
 }
 
 /* Only the end of a file that is append only may be written. */

@@ -19,6 +19,7 @@
 struct mount;
 struct mounts;
 struct ns;
+struct user_ns;
 
 /* A place in the tree. An empty one is all zeros. */
 struct path {
@@ -201,8 +202,8 @@ struct fs_state *fs_state_create(uint32_t umask);
 struct fs_state *fs_state_enter(struct fs_state *fs, struct mounts *m);
 /* fork without CLONE_FS; ERR_PTR(-ENOMEM). */
 struct fs_state *fs_state_copy(struct fs_state *fs);
-/* The same with mounts of its own (CLONE_NEWNS). */
-struct fs_state *fs_state_copy_mounts(struct fs_state *fs);
+/* The same with mounts of its own (CLONE_NEWNS), in a namespace that @owner owns. */
+struct fs_state *fs_state_copy_mounts(struct fs_state *fs, struct user_ns *owner);
 static inline void fs_state_get(struct fs_state *fs)
 {
 	refcount_inc(&fs->refs);

@@ -7,6 +7,7 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -235,7 +236,7 @@ long sys_chroot(const struct syscall_args *args)
 
 	if (err)
 		return err;
-	if (!capable(CAP_SYS_CHROOT))
+	if (!capable_here(CAP_SYS_CHROOT))
 		err = -EPERM;
 	else
 		fs_state_set_root(fs_current(), &res.at);

@@ -7,6 +7,7 @@
 #include <arch/uaccess.h>
 #include <lib/err.h>
 #include <lib/string.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -26,8 +27,8 @@ static long put_stat(uint64_t ubuf, const struct file_attr *a)
 		.ino = a->file.ino,
 		.nlink = a->nlink,
 		.mode = a->mode,
-		.uid = a->uid,
-		.gid = a->gid,
+		.uid = uid_out(a->uid),
+		.gid = gid_out(a->gid),
 		.rdev = a->rdev,
 		.size = (int64_t)a->size,
 		.blksize = a->blksize,
@@ -154,8 +155,8 @@ long sys_statx(const struct syscall_args *args)
 	}
 	sx.blksize = a.blksize;
 	sx.nlink = a.nlink;
-	sx.uid = a.uid;
-	sx.gid = a.gid;
+	sx.uid = uid_out(a.uid);
+	sx.gid = gid_out(a.gid);
 	sx.mode = (uint16_t)a.mode;
 	sx.ino = a.file.ino;
 	sx.attributes = a.attrs;

@@ -12,6 +12,7 @@
 #include <lib/err.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/ns/user_ns.h>
 #include <processor/process/process.h>
 #include <processor/syscall/syscall.h>
 
@@ -101,7 +102,8 @@ static int check_acl(struct inode *inode, bool write)
 	struct fs_cred cred;
 	int err;
 
-	if (!inode->ops->setxattr || inode->mode == S_IFLNK)
+	/* They have ids of the first user namespace in them, which those of others do not know. */
+	if (!inode->ops->setxattr || inode->mode == S_IFLNK || user_ns_current())
 		return -EOPNOTSUPP;
 	if (!write)
 		return 0;
@@ -109,7 +111,7 @@ static int check_acl(struct inode *inode, bool write)
 	if (err)
 		return err;
 	process_cred(&cred);
-	return cred.uid == attr.uid || capable(CAP_FOWNER) ? 0 : -EPERM;
+	return attr_is_own(&cred, &attr) || capable(CAP_FOWNER) ? 0 : -EPERM;
 }
 
 /* May the caller do this with the family of @name? */
@@ -143,8 +145,8 @@ static int check_family(const struct target *to, const char *name, bool write)
 	if (begins(name, "user.")) {
 		if (inode->mode != S_IFREG && inode->mode != S_IFDIR)
 			return none;
-		if (inode->mode == S_IFDIR && write && (attr.mode & S_ISVTX) && cred.uid &&
-		    cred.uid != attr.uid)
+		if (inode->mode == S_IFDIR && write && (attr.mode & S_ISVTX) &&
+		    !attr_is_own(&cred, &attr))
 			return -EPERM;
 	}
 	return inode_permission(to->mnt, inode, &cred, &attr, write ? FS_MAY_WRITE : FS_MAY_READ);

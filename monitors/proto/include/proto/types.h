@@ -114,7 +114,7 @@ static_assert(sizeof(struct proto_cred_wire) == 16, "proto_cred is ABI");
 #define PROTO_MAX_GROUPS 32
 
 enum proto_cred_flags {
-	/* User 0 of a user namespace: the owner of its files, without rights over those of others. */
+	/* User 0 in a user namespace: it owns its files, and has no rights over others'. */
 	PROTO_CRED_PLAIN = 1 << 0,
 	PROTO_CRED_ALL = 1,
 };
