@@ -33,6 +33,25 @@ def test_pid_namespaces(plain, programs):
     same(plain, [programs / "glibc-static/pidspaces"])
 
 
+@pytest.mark.parametrize("name", ["userspaces", "usermounts"])
+def test_user_namespaces(plain, programs, name):
+    """Maps, capabilities and what they do not reach; mounts that users make and cannot undo."""
+    same(plain, [programs / "glibc-static" / name])
+
+
+NAMESPACES_OF_A_USER = """\
+unshare(CLONE_NEWUSER) = 0
+unshare(CLONE_NEWUSER) = -1 No space left on device
+open("/proc/sys/user/max_user_namespaces", O_WRONLY) = -1 Permission denied
+"""
+
+
+def test_namespaces_of_a_user(plain, programs):
+    """The limit holds for the user that has made the namespace around, too."""
+    got = plain.run([programs / "glibc-static/userspaces", "--limits"])
+    assert got.checked().decode() == NAMESPACES_OF_A_USER
+
+
 CPU_TIMES = """\
 counting: user
 reading zeroes: system
