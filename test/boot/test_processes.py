@@ -33,9 +33,16 @@ def test_pid_namespaces(plain, programs):
     same(plain, [programs / "glibc-static/pidspaces"])
 
 
+USER_LIMIT = "/proc/sys/user/max_user_namespaces"
+
+
 @pytest.mark.parametrize("name", ["userspaces", "usermounts"])
 def test_user_namespaces(plain, programs, name):
-    """Maps, capabilities and what they do not reach; mounts that users make and cannot undo."""
+    """Maps, capabilities and what they do not reach; mounts that users make and cannot undo. Off
+    until the administrator allows them.
+    """
+    assert plain.run([SHELL, "cat", USER_LIMIT]).checked() in (b"0\n", b"1000\n")
+    plain.run([SHELL, "sh", "-c", f"echo 1000 > {USER_LIMIT}"]).checked()
     same(plain, [programs / "glibc-static" / name])
 
 
@@ -48,6 +55,7 @@ open("/proc/sys/user/max_user_namespaces", O_WRONLY) = -1 Permission denied
 
 def test_namespaces_of_a_user(plain, programs):
     """The limit holds for the user that has made the namespace around, too."""
+    plain.run([SHELL, "sh", "-c", f"echo 1000 > {USER_LIMIT}"]).checked()
     got = plain.run([programs / "glibc-static/userspaces", "--limits"])
     assert got.checked().decode() == NAMESPACES_OF_A_USER
 

@@ -698,9 +698,17 @@ static int get_clone_args(struct linux_clone_args *a, uint64_t uargs, uint64_t s
 	return 0;
 }
 
-static int get_set_tid(const struct linux_clone_args *a, struct clone_spec *spec)
+/* The namespace of the caller's children. */
+static const struct pid_ns *child_or_own(void)
 {
 	const struct pid_ns *ns = task_current()->child_ns;
+
+	return ns ? ns : process_current()->pid_ns;
+}
+
+static int get_set_tid(const struct linux_clone_args *a, struct clone_spec *spec)
+{
+	const struct pid_ns *ns = child_or_own();
 	uint32_t levels;
 
 	if (a->set_tid_size > PID_NS_LEVELS || !a->set_tid != !a->set_tid_size)
@@ -710,8 +718,7 @@ static int get_set_tid(const struct linux_clone_args *a, struct clone_spec *spec
 	if (copy_from_user(spec->set_tid, (const void __user *)a->set_tid,
 			   a->set_tid_size * sizeof(spec->set_tid[0])))
 		return -EFAULT;
-	levels = pid_ns_level(ns ? ns : process_current()->pid_ns) +
-		 (spec->flags & CLONE_NEWPID ? 2 : 1);
+	levels = pid_ns_level(ns) + (spec->flags & CLONE_NEWPID ? 2 : 1);
 	if (a->set_tid_size > levels)
 		return -EINVAL;
 	spec->nr_set_tid = (uint32_t)a->set_tid_size;
@@ -719,9 +726,13 @@ static int get_set_tid(const struct linux_clone_args *a, struct clone_spec *spec
 		if (!spec->set_tid[i] || spec->set_tid[i] >= PID_MAX)
 			return -EINVAL;
 	}
-	return ns_capable(pid_ns_owner(ns ? ns : process_current()->pid_ns), CAP_SYS_ADMIN)
-		       ? 0
-		       : -EPERM;
+	/* Of each level: a new namespace is the caller's own, and above the vNode's there is none. */
+	for (uint32_t i = spec->flags & CLONE_NEWPID ? 1 : 0; i < spec->nr_set_tid; i++) {
+		if (!ns_capable(pid_ns_owner(ns), CAP_SYS_ADMIN))
+			return -EPERM;
+		ns = ns ? ns->parent : NULL;
+	}
+	return ns_capable(pid_ns_owner(child_or_own()), CAP_SYS_ADMIN) ? 0 : -EPERM;
 }
 
 static int check_clone_args(const struct linux_clone_args *a)

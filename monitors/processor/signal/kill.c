@@ -105,7 +105,7 @@ static int get_info(struct linux_siginfo *info, uint64_t uinfo, int signo, uint3
 		return -EFAULT;
 	info->signo = signo;
 	info->pad = 0;
-	if (info->code != SI_TIMER && info->code != SI_SIGIO)
+	if (info->code <= 0 && info->code != SI_TIMER && info->code != SI_SIGIO)
 		info->uid = uid_in(info->uid);
 	if ((info->code >= 0 || info->code == SI_TKILL) && to != process_vpid(process_current()))
 		return -EPERM;

@@ -187,6 +187,7 @@ static int pts_fs_root(const struct fs_type *type, struct inode **out)
 static struct fs_type pts_fs = {
 	.name = "devpts",
 	.for_users = true,
+	.reveals = true,
 	.made_of = NS_KINDS,
 	.at = "/dev/pts",
 	.options = "nosuid,noexec,gid=5,mode=620,ptmxmode=000",
