@@ -726,7 +726,7 @@ static int get_set_tid(const struct linux_clone_args *a, struct clone_spec *spec
 		if (!spec->set_tid[i] || spec->set_tid[i] >= PID_MAX)
 			return -EINVAL;
 	}
-	/* Of each level: a new namespace is the caller's own, and above the vNode's there is none. */
+	/* At each level: a new namespace is the caller's own; above the vNode's there is none. */
 	for (uint32_t i = spec->flags & CLONE_NEWPID ? 1 : 0; i < spec->nr_set_tid; i++) {
 		if (!ns_capable(pid_ns_owner(ns), CAP_SYS_ADMIN))
 			return -EPERM;
