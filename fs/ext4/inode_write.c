@@ -18,6 +18,8 @@
 
 #include "ext4_write.h"
 
+#define CLOCKS_APART_S 10 /* clocks of components differ by less */
+
 #define DTIME_AT offsetof(struct ext4_inode_disk, dtime)
 
 /* Does the inode have the four bytes of a field that ends at @end? */
@@ -164,9 +166,27 @@ void ext4_inode_written(struct ext4_op *op, struct ext4_inode *in)
 		in->ctime = when;
 }
 
+/*
+ * The time of a change of @in. The clock of a component that has written to it may be ahead of
+ * ours: a change is not before the one that it follows. A ctime that is far off is no clock's.
+ */
+static struct fs_time change_time(const struct ext4_op *op, const struct ext4_inode *in)
+{
+	const struct fs_time now = ext4_op_now(op);
+	struct fs_time last = in->ctime;
+
+	if (!fs_time_is_later(last, now) || last.sec - now.sec > CLOCKS_APART_S)
+		return now;
+	if (++last.nsec == 1000000000u) {
+		last.nsec = 0;
+		last.sec++;
+	}
+	return last;
+}
+
 void ext4_inode_touch(struct ext4_op *op, struct ext4_inode *in, bool contents)
 {
-	in->ctime = ext4_op_now(op);
+	in->ctime = change_time(op, in);
 	if (contents)
 		in->mtime = in->ctime;
 }

@@ -322,10 +322,56 @@ static void places_are_as_good_as_searches(struct ktest *t)
 	}
 }
 
+/* The ctime of @in after a change at @now. */
+static struct fs_time changed_at(struct fs_inode *in, struct fs_time now)
+{
+	const struct fs_attr mode = { .mask = FS_SET_MODE, .mode = 0600 };
+	const struct fs_change ch = { .privileged = true, .now = now };
+	struct fs_stat st;
+
+	MUST(!fs_setattr(in, &mode, &ch));
+	fs_inode_stat(in, &st);
+	return st.ctime;
+}
+
+/* Clocks of components differ a little; one that is far off counts as wrong. */
+static void a_change_is_not_before_the_one_it_follows(struct ktest *t)
+{
+	static const struct {
+		struct fs_time now, want;
+	} steps[] = {
+		{ { 1700000020, 999999999 }, { 1700000020, 999999999 } },
+		{ { 1700000020, 999999999 }, { 1700000020, 999999999 } },
+		{ { 1700000020, 999999998 }, { 1700000021, 0 } },
+		{ { 1700000011, 0 }, { 1700000021, 1 } },
+		{ { 1700000021, 7 }, { 1700000021, 7 } },
+		{ { 1700000010, 0 }, { 1700000010, 0 } },
+	};
+	const struct fs_new what = { .mode = S_IFREG | 0644 };
+	struct fs_inode *in;
+	struct fixture r;
+
+	start(&r, t, "-I 256");
+	in = fs_create(r.root, "f", 1, &what, &as_root);
+	MUST(!IS_ERR(in));
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		const struct fs_time got = changed_at(in, steps[i].now);
+
+		EXPECT_EQ(t, got.sec, steps[i].want.sec);
+		EXPECT_EQ(t, got.nsec, steps[i].want.nsec);
+	}
+	fs_inode_put(in);
+	finish(&r);
+}
+
 static const struct ktest_case behind_cases[] = {
-	KTEST(places_are_as_good_as_searches), KTEST(names_fit_whatever_the_directory),
-	KTEST(no_more_rooms_than_there_are),   KTEST(lent_inodes_are_nobodys),
-	KTEST(lent_inodes_are_the_last),       { 0 },
+	KTEST(places_are_as_good_as_searches),
+	KTEST(names_fit_whatever_the_directory),
+	KTEST(no_more_rooms_than_there_are),
+	KTEST(lent_inodes_are_nobodys),
+	KTEST(lent_inodes_are_the_last),
+	KTEST(a_change_is_not_before_the_one_it_follows),
+	{ 0 },
 };
 static const struct ktest_suite behind_suite = { .name = "fs.names_behind", .cases = behind_cases };
 KTEST_SUITE(behind_suite);
