@@ -346,8 +346,9 @@ static void compute(void)
 static void fpu(void)
 {
 	struct user_fpregs_struct f;
-	unsigned char state[4096];
+	static unsigned char state[64 << 10]; /* with AMX it has more than 8 KiB */
 	struct iovec iov = { state, sizeof(state) };
+	size_t len;
 	pid_t pid = spawn(compute);
 	siginfo_t info;
 	double x;
@@ -364,7 +365,8 @@ static void fpu(void)
 	CHECK(tr(PTRACE_SETFPREGS, pid, 0, (unsigned long)&f) == 0);
 	CHECK(tr(PTRACE_GETREGSET, pid, NT_X86_XSTATE, (unsigned long)&iov) == 0);
 	memcpy(&x, state + 160 + 16 * 3, sizeof(x));
-	printf("  in the set %g, more than FXSAVE %d\n", x, iov.iov_len > 512);
+	len = iov.iov_len;
+	printf("  in the set %g, more than FXSAVE %d\n", x, len > 512);
 	x = 43;
 	memcpy(state + 160 + 16 * 3, &x, sizeof(x));
 	CHECK(tr(PTRACE_SETREGSET, pid, NT_X86_XSTATE, (unsigned long)&iov) == 0);
@@ -372,7 +374,7 @@ static void fpu(void)
 	CHECK(tr(PTRACE_SETREGSET, pid, NT_X86_XSTATE, (unsigned long)&iov) == -1);
 	printf("  a part: %s\n", strerrorname_np(errno));
 	state[24] = state[25] = state[26] = state[27] = 0xff; /* MXCSR */
-	iov.iov_len = sizeof(state);
+	iov.iov_len = len;
 	CHECK(tr(PTRACE_SETREGSET, pid, NT_X86_XSTATE, (unsigned long)&iov) == -1);
 	printf("  a bad MXCSR: %s\n", strerrorname_np(errno));
 	go(PTRACE_CONT, pid);
