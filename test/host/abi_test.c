@@ -51,8 +51,8 @@ static const char *const unknown[] = {
 	"FUTEX2_SIZE_U32",                  /* since Linux 6.7 */
 	"F_CREATED_QUERY",                  /* since Linux 6.12 */
 	"F_DUPFD_QUERY",                    /* since Linux 6.10 */
-	"F_SEAL_ALL",               /* in the kernel's own sources only */
-	"F_SEAL_EXEC",              /* since Linux 6.3 */
+	"F_SEAL_ALL",                       /* in the kernel's own sources only */
+	"F_SEAL_EXEC",                      /* since Linux 6.3 */
 	"IFF_LOWER_UP",                     /* in <linux/if.h>, which contradicts the C library's */
 	"IF_OPER_DOWN",                     /* the same */
 	"IF_OPER_UNKNOWN",                  /* the same */
