@@ -54,7 +54,7 @@ VARIABLE_SAMPLE(pm_exec_req, { .aspace = 1,
 			       .random_seed = 5,
 			       .vnode = 2,
 			       .want_credits = 100,
-			       .cred = { 1000, 100, 2, { 4, 27 } } })
+			       .cred = { 1000, 100, 2, { 4, 27 }, 0 } })
 FIXED_SAMPLE(pm_mmap_req, { .aspace = 1,
 			    .addr = 0x10000,
 			    .len = 0x3000,
@@ -1098,7 +1098,7 @@ static void exec_of_an_object(struct ktest *t)
 	struct pm_exec_req req = { .aspace = 1,
 				   .vnode = 2,
 				   .stack_size = 0x800000,
-				   .cred = { 1000, 100, 1, { 4 } },
+				   .cred = { 1000, 100, 1, { 4 }, 0 },
 				   .object = 9,
 				   .storage = 21,
 				   .head_len = 5,
