@@ -624,7 +624,7 @@ static int commit(struct task *t, struct exec_image *img)
 	if (!err)
 		err = signal_exec(t);
 	t->robust_list = 0;
-	rseq_exec(t);
+	rseq_forget(t);
 	WRITE_ONCE(t->process->barriers, 0);
 	fpu_reset(thread_current()->user.fpu);
 	debug_clear();

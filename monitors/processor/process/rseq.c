@@ -129,7 +129,7 @@ void rseq_leave_all(const struct aspace *as, int cpu)
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static void forget(struct task *t)
+void rseq_forget(struct task *t)
 {
 	t->rseq = (struct task_rseq){ 0 };
 	thread_note_switches(t->thread, false);
@@ -145,11 +145,6 @@ void rseq_clone(struct task *t, uint64_t flags)
 	thread_note_switches(t->thread, true);
 }
 
-void rseq_exec(struct task *t)
-{
-	forget(t);
-}
-
 static long unregister(struct task *t, const struct task_rseq *given)
 {
 	if (!t->rseq.area || given->area != t->rseq.area || given->len != t->rseq.len)
@@ -158,7 +153,7 @@ static long unregister(struct task *t, const struct task_rseq *given)
 		return -EPERM;
 	if (tell_cpu(t, 0, RSEQ_CPU_ID_UNINITIALIZED))
 		return -EFAULT;
-	forget(t);
+	rseq_forget(t);
 	return 0;
 }
 

@@ -33,8 +33,8 @@ struct task_rseq {
 
 /* @t, not started yet, is a child of the calling task; @flags are those of clone(). */
 void rseq_clone(struct task *t, uint64_t flags);
-/* The calling task has begun another program. */
-void rseq_exec(struct task *t);
+/* The calling task has no area any more, as when it has begun another program. */
+void rseq_forget(struct task *t);
 
 /*
  * On the way to user mode with @regs, for the calling task: if its thread has been switched out,

@@ -21,7 +21,9 @@
  *		the answer to SP_RECALL; and at close, after five seconds, and when many lines are
  *		marked. After each but the last of these the next writes go through: where they are
  *		asked for one by one, as by a database that syncs each, they cost no more that way.
- * Failure:	what the node refuses in a flush is lost, as a store into a mapping is.
+ * Failure:	bytes that the node refuses for good in a flush (-ENOSPC, -EDQUOT, -EROFS, -EFBIG,
+ *		-ESTALE) are lost, as a store into a mapping is. After all other errors they stay
+ *		marked, and who asked for the flush gets -EIO.
  * Limits:	on a file system with blocks smaller than a page all writes go through: a page that
  *		the file ends in would not have all its blocks ahead.
  */
