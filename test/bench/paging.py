@@ -4,7 +4,7 @@ and memory components whose ports are slow.
 
 The program is test/user/latency.c: it accesses pages of a heap of four times the cache, in random
 order, or reads them with several threads. Hits are among its figures; the misses are the longest of
-them, as many as the processor has counted.
+them, as many as the processor has counted less those of a run that only prepares the heap.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 import statistics
-import time
 
 import boot
 import inkernel
@@ -69,13 +68,17 @@ def up(disk, name: str, *args: str) -> boot.Running:
 
 def accesses(running: boot.Running, program, how: str) -> list[float]:
     """Nanoseconds of the misses among the accesses of one run."""
-    before = running.stats()
-    out = running.run([program, how, str(PAGES)]).checked()
+
+    def fetched(what: str) -> tuple[str, float]:
+        before = running.stats()
+        out = running.run([program, what, str(PAGES)]).checked()
+        return out, boot.delta(before, running.stats(), "p0", "excache.fetches")
+
+    prepared = fetched("heap")[1]
+    out, misses = fetched(how)
     figures = sorted(float(line) for line in out.split())
-    after = running.stats()
-    # Both halves of the run miss alike, and so do the reads that prepare it: all its pages once.
-    fetched = boot.delta(before, after, "p0", "excache.fetches") - PAGES
-    nr = max(1, min(len(figures), int(fetched / 2)))
+    # Both halves of the accesses miss alike; the second one is timed.
+    nr = max(1, min(len(figures), int((misses - prepared) / 2)))
     return figures[-nr:]
 
 
@@ -123,26 +126,29 @@ def flight(disk, program, threads: int, name: str, *args: str) -> float:
         running.close()
 
 
-def delay_rows(disk, program, row) -> list:
-    one = flight(disk, program, 1, "bench-flight1")
-    eight = flight(disk, program, FLIGHT, f"bench-flight{FLIGHT}")
-    four = flight(disk, program, 4, "bench-flight4", "--cpus", "processor=2")
+def delay_rows(disk, program, repeat: int, row) -> list:
+    one, eight, four = [], [], []
+    for _ in range(repeat):
+        one.append(flight(disk, program, 1, "bench-flight1"))
+        eight.append(flight(disk, program, FLIGHT, f"bench-flight{FLIGHT}"))
+        four.append(flight(disk, program, 4, "bench-flight4", "--cpus", "processor=2"))
     what = "pages a second, beside one thread on one CPU"
+    base = statistics.median(one)
     return [
-        row(f"1 ms of delay, {FLIGHT} misses in flight", "", one / eight, 1.0, what, 7.0,
-            {"ns a page": [one, eight]}, must=6.0, more=True),
-        row("1 ms of delay, 4 threads on 2 CPUs", "", one / four, 1.0, what, 3.6,
-            {"ns a page": [one, four]}, must=3.0, more=True),
+        row(f"1 ms of delay, {FLIGHT} misses in flight", "", base / statistics.median(eight), 1.0,
+            what, 7.0, {"ns a page": eight, "ns a page, one": one}, must=6.0, more=True),
+        row("1 ms of delay, 4 threads on 2 CPUs", "", base / statistics.median(four), 1.0, what,
+            3.6, {"ns a page": four}, must=3.0, more=True),
     ]  # fmt: skip
 
 
 def scan_s(
     disk, programs, name: str, memories: int = 1, limited: bool = False
 ) -> tuple[float, float]:
-    """Seconds of a warm sequential read with a quarter of its pages in the cache, and how many
-    pages came.
+    """Seconds of a warm read in sequence, without what made its pages, a quarter of them in the
+    cache, and how many pages came.
     """
-    argv = [programs / "glibc-static" / "beside", "quiet", "sequential", str(SCAN_MIB)]
+    argv = [programs / "glibc-static" / "beside", "alone", "scan", str(SCAN_MIB)]
     running = boot.Running(("--excache", f"{int(SCAN_MIB * SCAN_SHARE)}M", "--memories",
                             str(memories), "--vregion", "2M"), disk, name)  # fmt: skip
     running.up()
@@ -152,9 +158,8 @@ def scan_s(
             for node in running.cluster.plan.nodes:
                 if node.name.startswith("m"):
                     running.cluster.inject(f"bandwidth {node.lid} {PORT_KIB_S}")
-        before, start = running.stats(), time.monotonic()
-        running.run(argv)
-        took = time.monotonic() - start
+        before = running.stats()
+        took = float(running.run(argv).checked().split()[0]) / 1e9
         after = running.stats()
         pages = sum(boot.delta(before, after, "p0", c)
                     for c in ("excache.fetches", "prefetch.used", "prefetch.late"))  # fmt: skip
@@ -165,11 +170,13 @@ def scan_s(
 
 def scan_rows(disk, programs, repeat: int, row) -> list:
     """How near a scan comes to the fabric, and what a second memory component brings."""
-    streams = [stream_ns(disk, i) for i in range(repeat)]
-    page_ns = [s / p * 1e9 for s, p in (scan_s(disk, programs, f"bench-scan{i}")
-                                        for i in range(repeat))]  # fmt: skip
-    one = [scan_s(disk, programs, f"bench-port1.{i}", 1, True)[0] for i in range(repeat)]
-    two = [scan_s(disk, programs, f"bench-port2.{i}", 2, True)[0] for i in range(repeat)]
+    streams, page_ns, one, two = [], [], [], []
+    for i in range(repeat):  # in turns, as the machine may change its pace
+        streams.append(stream_ns(disk, i))
+        seconds, nr = scan_s(disk, programs, f"bench-scan{i}")
+        page_ns.append(seconds / nr * 1e9)
+        one.append(scan_s(disk, programs, f"bench-port1.{i}", 1, True)[0])
+        two.append(scan_s(disk, programs, f"bench-port2.{i}", 2, True)[0])
     return [
         row("sequential read at 25 %, share of the fabric's rate", "",
             statistics.median(streams) / statistics.median(page_ns), 1.0,
@@ -188,6 +195,6 @@ def parts(disk, programs, repeat: int, rpc_samples, row):
     return (
         ("times", lambda: miss_rows(disk, program, few,
                                     lambda i: rpc_samples(disk, i)["bare_4k"]["p50"], row)),
-        ("delay", lambda: delay_rows(disk, program, row)),
+        ("delay", lambda: delay_rows(disk, program, few, row)),
         ("scans", lambda: scan_rows(disk, programs, few, row)),
     )  # fmt: skip

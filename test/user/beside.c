@@ -23,6 +23,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000UL + (uint64_t)ts.tv_nsec;
 }
 
+static uint64_t begun; /* when what is measured began */
+
 static void *pages(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -31,7 +33,7 @@ static void *pages(size_t bytes)
 	return p;
 }
 
-/* --- k-means: two rounds over points of eight whole numbers -------------------------------- */
+/* --- k-means: rounds over points of eight whole numbers ------------------------------------ */
 
 #define DIMS  8
 #define MEANS 8
@@ -60,7 +62,7 @@ static void assign_point(const int32_t *p, struct mean *means)
 	to->nr++;
 }
 
-static void kmeans(size_t bytes)
+static void kmeans_rounds(size_t bytes, int rounds)
 {
 	const size_t n = bytes / (DIMS * sizeof(int32_t));
 	int32_t (*points)[DIMS] = pages(bytes);
@@ -74,7 +76,7 @@ static void kmeans(size_t bytes)
 	for (int k = 0; k < MEANS; k++)
 		for (int d = 0; d < DIMS; d++)
 			means[k].at[d] = points[k][d];
-	for (int round = 0; round < 2; round++) {
+	for (int round = 0; round < rounds; round++) {
 		int64_t all = 0;
 
 		for (size_t i = 0; i < n; i++)
@@ -89,6 +91,16 @@ static void kmeans(size_t bytes)
 		}
 		CHECK(all == (int64_t)n);
 	}
+}
+
+static void kmeans(size_t bytes)
+{
+	kmeans_rounds(bytes, 2);
+}
+
+static void kmeans8(size_t bytes)
+{
+	kmeans_rounds(bytes, 8);
 }
 
 /* --- quicksort ------------------------------------------------------------------------------ */
@@ -206,21 +218,52 @@ static void words(size_t bytes)
 
 /* --- touches: one word of a page, in order or anywhere; each page says its number ------------ */
 
-static void touch(size_t bytes, bool random, bool write)
+#define STEP (PAGE / sizeof(uint64_t)) /* words of a page */
+
+static volatile uint64_t *numbered(size_t nr)
 {
-	const size_t nr = bytes / PAGE, step = PAGE / sizeof(uint64_t);
-	volatile uint64_t *v = pages(bytes);
-	uint64_t seed = 5;
+	volatile uint64_t *v = pages(nr * PAGE);
 
 	for (size_t i = 0; i < nr; i++)
-		v[i * step] = i;
+		v[i * STEP] = i;
+	return v;
+}
+
+static void touch(size_t bytes, bool random, bool write)
+{
+	const size_t nr = bytes / PAGE;
+	volatile uint64_t *v = numbered(nr);
+	uint64_t seed = 5;
+
 	for (size_t i = 0; i < nr; i++) {
 		const size_t p = random ? next_random(&seed) % nr : i;
 
-		CHECK(v[p * step] == p);
+		CHECK(v[p * STEP] == p);
 		if (write)
-			v[p * step + 1] = i;
+			v[p * STEP + 1] = i;
 	}
+}
+
+/* Reads in order alone: what is measured begins when the pages are there. */
+static void scans(size_t bytes, int rounds)
+{
+	const size_t nr = bytes / PAGE;
+	volatile uint64_t *v = numbered(nr);
+
+	begun = now_ns();
+	for (int round = 0; round < rounds; round++)
+		for (size_t i = 0; i < nr; i++)
+			CHECK(v[i * STEP] == i);
+}
+
+static void one_scan(size_t bytes)
+{
+	scans(bytes, 1);
+}
+
+static void eight_scans(size_t bytes)
+{
+	scans(bytes, 8);
 }
 
 static void sequential_reads(size_t bytes)
@@ -247,6 +290,8 @@ static const struct {
 	{ "kmeans", kmeans },       { "quicksort", quicksort },
 	{ "words", words },         { "sequential", sequential_reads },
 	{ "random", random_reads }, { "write", random_writes },
+	{ "scan", one_scan },       { "scans8", eight_scans },
+	{ "kmeans8", kmeans8 },
 };
 
 /* A process that never sleeps, until it is killed. */
@@ -282,14 +327,14 @@ int main(int argc, char **argv)
 		die("usage: beside alone|shared|quiet NAME MIB");
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
 		pid_t spinner;
-		uint64_t start, took;
+		uint64_t took;
 
 		if (strcmp(argv[2], programs[i].name) != 0)
 			continue;
 		spinner = shared ? spinner_start() : 0;
-		start = now_ns();
+		begun = now_ns();
 		programs[i].run((size_t)atol(argv[3]) << 20);
-		took = now_ns() - start;
+		took = now_ns() - begun;
 		if (!quiet)
 			printf("%lu %lu\n", (unsigned long)took,
 			       (unsigned long)(shared ? spinner_end(spinner) : 0));

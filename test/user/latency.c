@@ -5,6 +5,7 @@
  * null:	batches of 1,000 getppid calls.
  * miss:	one load from each page of a heap that is larger than the cache, with nothing dirty
  *		in it.
+ * heap:	makes COUNT pages and reads them once, as the next three do before they begin.
  * clean, half, dirty:	accesses to COUNT pages, more than the cache has, in random order: none,
  *		every other one or each of them a store, so that as many of the pages that make room
  *		for others are dirty.
@@ -153,6 +154,8 @@ int main(int argc, char **argv)
 		null_calls(count);
 	else if (!strcmp(what, "miss"))
 		misses(count);
+	else if (!strcmp(what, "heap"))
+		heap_of(count);
 	else if (!strcmp(what, "clean"))
 		accesses(count, 0);
 	else if (!strcmp(what, "half"))
@@ -162,6 +165,6 @@ int main(int argc, char **argv)
 	else if (!strcmp(what, "flight"))
 		flight(count, arg_number(argc, argv, 3, 8192));
 	else
-		die("usage: latency null|miss|clean|half|dirty COUNT, latency flight N COUNT");
+		die("usage: latency null|miss|heap|clean|half|dirty COUNT, latency flight N COUNT");
 	return 0;
 }

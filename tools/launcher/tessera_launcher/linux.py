@@ -236,7 +236,7 @@ def _row(share: float | None, said: object, cache: int) -> Row:
             type(said.get(k)) is int and -1 <= said[k] < 1 << 63 for k in keys):  # fmt: skip
         raise ValueError("not what the helper says")
     row = Row(share, cache or said["peak"], exit_status(said["status"]), seconds=said["ns"] / 1e9,
-              misses=said["faults"], moved=(said["in"] + said["out"]) * PAGE,
+              misses=said["faults"], fetched=said["in"], moved=(said["in"] + said["out"]) * PAGE,
               peak=said["peak"])  # fmt: skip
     if row.status:
         row.why = f"status {row.status}"

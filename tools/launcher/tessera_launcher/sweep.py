@@ -50,6 +50,7 @@ class Row:
     used: int | None = None  # fetched ahead, by their fate
     late: int | None = None
     wasted: int | None = None
+    fetched: int | None = None  # pages that came, waited for or ahead
     moved: int | None = None  # bytes that all ports have sent
     peak: int | None = None  # bytes
     evicted: int | None = None  # pages
@@ -168,6 +169,7 @@ def _measure(row: Row, running: _Cluster) -> None:
     row.misses = grown("excache.fetches", "excache.file_fetches")
     row.used, row.late = grown("prefetch.used"), grown("prefetch.late")
     row.wasted = grown("prefetch.wasted")
+    row.fetched = grown("excache.fetches", "prefetch.used", "prefetch.late", "prefetch.wasted")
     row.moved = grown("tx_bytes")
     row.evicted = grown("excache.evict_clean", "excache.evict_dirty")
     peak = _count(after, "excache.peak_lines")
