@@ -339,7 +339,10 @@ FIXED_SAMPLE(pp_datagram_req, { .port_id = 9,
 				.to_port = 54,
 				.scope = 2,
 				.from_addr = { 1 },
-				.to_addr = { [15] = 2 } })
+				.to_addr = { [15] = 2 },
+				.interface = 3,
+				.ttl = 64,
+				.tos = 16 })
 
 static ssize_t sample_pp_gateway_req(void)
 {
@@ -608,6 +611,7 @@ static const struct rejection {
 	{ "pp_datagram_req", 12, 4, PP_DATAGRAM_MAX + 1 },
 	{ "pp_datagram_req", 16, 2, 0 }, /* no port */
 	{ "pp_datagram_req", 18, 2, 0 },
+	{ "pp_datagram_req", 62, 2, 1 }, /* reserved */
 	{ "pp_gateway_req", 0, 4, 0 },
 	{ "pp_gateway_req", 4, 4, 0 },            /* none */
 	{ "pp_gateway_req", 4, 4, 17 },           /* too many */

@@ -173,7 +173,8 @@ CODEC_FIXED(pp_unport, PP_UNPORT_FIELDS, codec_any)
 
 #define PP_DATAGRAM_REQ(F)                                                                \
 	F(u64, port_id), F(id32, vnode), F(u32, len), F(u16, from_port), F(u16, to_port), \
-		F(u32, scope), F(bytes, from_addr), F(bytes, to_addr)
+		F(u32, scope), F(bytes, from_addr), F(bytes, to_addr), F(u32, interface), \
+		F(u8, ttl), F(u8, tos), F(zero16, reserved)
 
 static bool datagram_req_is_valid(const struct pp_datagram_req *r)
 {

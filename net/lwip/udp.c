@@ -22,24 +22,38 @@ struct tcpip_port {
 	void *arg;
 };
 
+static void packet_of_current(struct tcpip_packet *out)
+{
+	ip_to_name(ip_current_src_addr(), out->from.addr);
+	ip_to_name(ip_current_dest_addr(), out->to.addr);
+	out->interface = index_of_netif(ip_current_input_netif());
+	if (ip_current_is_v6()) {
+		out->ttl = IP6H_HOPLIM(ip6_current_header());
+		out->tos = IP6H_TC(ip6_current_header());
+	} else {
+		out->ttl = IPH_TTL(ip4_current_header());
+		out->tos = IPH_TOS(ip4_current_header());
+	}
+	if (ip_addr_ismulticast(ip_current_dest_addr()))
+		out->to.scope_id = out->interface;
+}
+
 static void on_receive(void *arg, struct udp_pcb *pcb, struct pbuf *p, const ip_addr_t *addr,
 		       u16_t port)
 {
+	struct tcpip_packet packet = { .from.port = port, .to.port = pcb->local_port };
 	struct tcpip_port *u = arg;
-	struct tcpip_name from = { .port = port }, to = { .port = pcb->local_port };
 	void *copy = NULL;
 
+	(void)addr;
 	assert_mutex_held(&stack_mutex);
-	ip_to_name(addr, from.addr);
-	ip_to_name(ip_current_dest_addr(), to.addr);
-	if (ip_addr_ismulticast(ip_current_dest_addr()))
-		to.scope_id = index_of_netif(ip_current_input_netif());
+	packet_of_current(&packet);
 	if (p->next)
 		copy = kmalloc(p->tot_len);
 	if (copy)
 		(void)pbuf_copy_partial(p, copy, p->tot_len, 0);
 	if (copy || !p->next)
-		u->received(u->arg, &from, &to, copy ? copy : p->payload, p->tot_len);
+		u->received(u->arg, &packet, copy ? copy : p->payload, p->tot_len);
 	kfree(copy);
 	pbuf_free(p);
 }
@@ -75,21 +89,65 @@ int tcpip_port_open(const struct tcpip_name *local, tcpip_received_t received, v
 	return err == ERR_USE ? -EADDRINUSE : -ENOBUFS;
 }
 
-/* By @netif; NULL: by the way to @ip. */
-static err_t send_locked(struct tcpip_port *u, const ip_addr_t *ip, uint16_t port,
-			 struct netif *netif, const void *data, size_t len)
+/* Is @ip an address of one of our cards, which may be used? */
+static bool is_ours_locked(const ip_addr_t *ip) __must_hold(&stack_mutex)
+{
+	struct netif *netif;
+
+	assert_mutex_held(&stack_mutex);
+	NETIF_FOREACH(netif)
+	{
+		if (IP_IS_V4(ip) ? ip4_addr_cmp(ip_2_ip4(ip), netif_ip4_addr(netif))
+				 : netif_get_ip6_addr_match(netif, ip_2_ip6(ip)) >= 0)
+			return true;
+	}
+	return false;
+}
+
+/* By @netif, from @from, unless that is any: from the address that suits @to there. */
+static err_t send_by_locked(struct tcpip_port *u, struct netif *netif, const ip_addr_t *from,
+			    const ip_addr_t *to, uint16_t port, struct pbuf *p)
 	__must_hold(&stack_mutex)
 {
-	struct pbuf *p = pbuf_alloc(PBUF_TRANSPORT, (u16_t)len, PBUF_RAM);
+	assert_mutex_held(&stack_mutex);
+	if (ip_addr_isany(from))
+		return udp_sendto_if(u->pcb, p, to, port, netif);
+	if (IP_GET_TYPE(from) != IP_GET_TYPE(to) || !is_ours_locked(from))
+		return ERR_RTE;
+	return udp_sendto_if_src(u->pcb, p, to, port, netif, from);
+}
+
+static err_t send_locked(struct tcpip_port *u, const struct tcpip_packet *packet, const void *data,
+			 size_t len) __must_hold(&stack_mutex)
+{
+	struct netif *netif;
+	ip_addr_t from, to;
+	struct pbuf *p;
 	err_t err;
 
 	assert_mutex_held(&stack_mutex);
+	name_to_ip(packet->from.addr, &from);
+	name_to_ip(packet->to.addr, &to);
+	if (packet->interface)
+		netif = netif_of_index_locked(packet->interface);
+	else
+		netif = ip_route(ip_addr_isany(&from) ? &u->pcb->local_ip : &from, &to);
+	if (!netif)
+		return ERR_RTE;
+	if (packet->interface && IP_IS_V6(&to))
+		ip6_addr_assign_zone(ip_2_ip6(&to), IP6_UNKNOWN, netif);
+	if (IP_IS_V6(&from) && !ip_addr_isany(&from))
+		ip6_addr_assign_zone(ip_2_ip6(&from), IP6_UNICAST, netif);
+	p = pbuf_alloc(PBUF_TRANSPORT, (u16_t)len, PBUF_RAM);
 	if (!p)
 		return ERR_MEM;
 	err = pbuf_take(p, data, (u16_t)len);
+	/* Every datagram says these for itself. */
+	u->pcb->ttl = packet->ttl;
+	u->pcb->tos = packet->tos;
+	udp_set_multicast_ttl(u->pcb, packet->ttl);
 	if (err == ERR_OK)
-		err = netif ? udp_sendto_if(u->pcb, p, ip, port, netif)
-			    : udp_sendto(u->pcb, p, ip, port);
+		err = send_by_locked(u, netif, &from, &to, packet->to.port, p);
 	pbuf_free(p);
 	return err;
 }
@@ -101,38 +159,15 @@ static int errno_of(err_t err)
 	return err == ERR_RTE ? -ENETUNREACH : -ENOBUFS;
 }
 
-int tcpip_port_send(struct tcpip_port *u, const struct tcpip_name *to, const void *data, size_t len)
+int tcpip_port_send(struct tcpip_port *u, const struct tcpip_packet *packet, const void *data,
+		    size_t len)
 {
-	ip_addr_t ip;
 	err_t err;
 
 	if (len > MAX_DATAGRAM)
 		return -EMSGSIZE;
-	name_to_ip(to->addr, &ip);
 	stack_lock();
-	err = send_locked(u, &ip, to->port, NULL, data, len);
-	stack_unlock();
-	return errno_of(err);
-}
-
-int tcpip_port_send_group(struct tcpip_port *u, const struct tcpip_name *to, uint32_t interface,
-			  uint8_t hops, const void *data, size_t len)
-{
-	struct netif *netif;
-	ip_addr_t ip;
-	err_t err = ERR_RTE;
-
-	if (len > MAX_DATAGRAM)
-		return -EMSGSIZE;
-	name_to_ip(to->addr, &ip);
-	stack_lock();
-	netif = netif_of_index_locked(interface);
-	if (netif && IP_IS_V6(&ip))
-		ip6_addr_assign_zone(ip_2_ip6(&ip), IP6_MULTICAST, netif);
-	if (netif) {
-		udp_set_multicast_ttl(u->pcb, hops);
-		err = send_locked(u, &ip, to->port, netif, data, len);
-	}
+	err = send_locked(u, packet, data, len);
 	stack_unlock();
 	return errno_of(err);
 }

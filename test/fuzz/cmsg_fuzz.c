@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Ancillary data as a program writes it: the first byte says for which family, the rest is what
- * sendmsg() got. A second walk, by offsets, finds for AF_UNIX what the decoder found.
+ * sendmsg() got. A second walk, by offsets, finds for AF_UNIX what the decoder found; other
+ * families find no wishes but their own.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -69,6 +70,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!err && family == AF_UNIX)
 		check_unix(copy, size - 1, &r);
 	if (!err && family != AF_UNIX && (r.nr_fds || r.has_cred))
+		abort();
+	if (!err && family != AF_INET6 && r.wish6.has)
+		abort();
+	if (!err && family != AF_INET && family != AF_INET6 && r.wish4.has)
+		abort();
+	if (!err && (r.wish4.has & INET_WISH_TTL) && !r.wish4.ttl)
 		abort();
 	free(copy);
 	return 0;

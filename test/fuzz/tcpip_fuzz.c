@@ -109,14 +109,12 @@ static int accept_one(void *arg, struct tcpip_conn *c, const struct tcpip_name *
 	return 0;
 }
 
-static void datagram(void *arg, const struct tcpip_name *from, const struct tcpip_name *to,
-		     const void *data, size_t len)
+static void datagram(void *arg, const struct tcpip_packet *packet, const void *data, size_t len)
 {
 	static volatile uint8_t sum;
 
 	(void)arg;
-	(void)from;
-	(void)to;
+	(void)packet;
 	for (size_t i = 0; i < len; i++)
 		sum = (uint8_t)(sum + ((const uint8_t *)data)[i]);
 }

@@ -446,13 +446,23 @@ int tcpip_port_open(const struct tcpip_name *local, tcpip_received_t received, v
 	return 0;
 }
 
-int tcpip_port_send(struct tcpip_port *p, const struct tcpip_name *to, const void *data, size_t len)
+static void send_to_group_locked(const struct tcpip_packet *packet, size_t len);
+
+/* The echo has the TTL and TOS of what it answers. */
+int tcpip_port_send(struct tcpip_port *p, const struct tcpip_packet *packet, const void *data,
+		    size_t len)
 {
-	const struct tcpip_name here = own_name(p->name.port);
+	const struct tcpip_packet back = { .from = packet->to,
+					   .to = own_name(p->name.port),
+					   .interface = TCPIP_FIRST_IF_INDEX,
+					   .ttl = packet->ttl,
+					   .tos = packet->tos };
 
 	mutex_lock(&stack_mutex);
-	if (to->port == OUT_ECHO)
-		p->received(p->arg, to, &here, data, len);
+	if ((packet->to.addr[12] & 0xf0) == 0xe0)
+		send_to_group_locked(packet, len);
+	else if (packet->to.port == OUT_ECHO)
+		p->received(p->arg, &back, data, len);
 	mutex_unlock(&stack_mutex);
 	return 0;
 }
@@ -491,17 +501,14 @@ int outside_joined(void)
 	return n;
 }
 
-int tcpip_port_send_group(struct tcpip_port *p, const struct tcpip_name *to, uint32_t interface,
-			  uint8_t hops, const void *data, size_t len)
+static void send_to_group_locked(const struct tcpip_packet *packet, size_t len)
 {
-	mutex_lock(&stack_mutex);
+	assert_mutex_held(&stack_mutex);
 	groups.sent.nr++;
-	groups.sent.hops = hops;
-	groups.sent.interface = interface;
-	groups.sent.port = to->port;
+	groups.sent.hops = packet->ttl;
+	groups.sent.interface = packet->interface;
+	groups.sent.port = packet->to.port;
 	groups.sent.len = len;
-	mutex_unlock(&stack_mutex);
-	return 0;
 }
 
 struct outside_group_sent outside_group_sent(void)
@@ -516,14 +523,16 @@ struct outside_group_sent outside_group_sent(void)
 
 void outside_says_to_group(const uint8_t addr[16], uint16_t port, const void *data, size_t len)
 {
-	struct tcpip_name to = { .port = port, .scope_id = TCPIP_FIRST_IF_INDEX };
-	const struct tcpip_name from = peer_name(4000);
+	struct tcpip_packet packet = { .from = peer_name(4000),
+				       .to = { .port = port, .scope_id = TCPIP_FIRST_IF_INDEX },
+				       .interface = TCPIP_FIRST_IF_INDEX,
+				       .ttl = 1 };
 
-	memcpy(to.addr, addr, sizeof(to.addr));
+	memcpy(packet.to.addr, addr, sizeof(packet.to.addr));
 	mutex_lock(&stack_mutex);
 	for (struct tcpip_port *p = ports; p; p = p->next) {
 		if (p->name.port == port) {
-			p->received(p->arg, &from, &to, data, len);
+			p->received(p->arg, &packet, data, len);
 			break;
 		}
 	}

@@ -378,6 +378,26 @@ static ssize_t send_to(struct socket *s, const void *buf, size_t len, const stru
 	return s->ops->sendmsg(s, &m);
 }
 
+/* TTL and TOS of a datagram go to the gateway, and what came from there comes by its card. */
+static void packet_by_the_gateway(struct ktest *t, struct socket *s, const struct sock_addr *to)
+{
+	struct socket_msg m = {
+		.addr = *to, .wish4 = { .has = INET_WISH_TTL | INET_WISH_TOS, .ttl = 9, .tos = 32 }
+	};
+	struct uio u;
+	char buf[8] = "a";
+
+	uio_kernel(&u, buf, 1);
+	m.uio = &u;
+	EXPECT_EQ(t, s->ops->sendmsg(s, &m), 1);
+	uio_kernel(&u, buf, sizeof(buf));
+	EXPECT_EQ(t, s->ops->recvmsg(s, &m), 1);
+	EXPECT_TRUE(t, m.has_packet);
+	EXPECT_EQ(t, m.packet.ttl, 9);
+	EXPECT_EQ(t, m.packet.tos, 32);
+	EXPECT_EQ(t, m.packet.interface, TCPIP_FIRST_IF_INDEX);
+}
+
 static void datagram_client(struct ktest *t)
 {
 	static uint8_t out[65507], in[65527];
@@ -394,6 +414,7 @@ static void datagram_client(struct ktest *t)
 		EXPECT_EQ(t, take(s, in, sizeof(in), 0), (ssize_t)sizes[i]);
 		EXPECT_EQ(t, memcmp(in, out, sizes[i]), 0);
 	}
+	packet_by_the_gateway(t, s, &to);
 	/* There the gateway alone knows that there is no way. */
 	EXPECT_EQ(t, send_to(s, out, 1, &nowhere), 1);
 	/* One that is connected has the vNode's address. */
@@ -428,6 +449,8 @@ static void answering_server(struct ktest *t)
 		uio_kernel(&u, buf, sizeof(buf));
 		m.uio = &u;
 		EXPECT_EQ(t, s->ops->recvmsg(s, &m), (ssize_t)sizes[i]);
+		EXPECT_EQ(t, m.packet.ttl, 77); /* as the sender's option says */
+		EXPECT_EQ(t, m.packet.interface, 1);
 		EXPECT_EQ(t, __builtin_bswap32(m.addr.in.addr), 0x7f000001);
 		EXPECT_EQ(t, send_to(s, buf, sizes[i], &m.addr), (ssize_t)sizes[i]);
 	}
@@ -453,10 +476,33 @@ static void is_refused(struct ktest *t, uint16_t port)
 	socket_drop(s);
 }
 
+/* One that asks for errors gets its bytes back. */
+static void is_told_of(struct ktest *t, uint16_t port)
+{
+	const struct sock_addr to = address(port);
+	struct socket *s = socket_create(&udp_ops, AF_INET, SOCK_DGRAM, SOL_UDP);
+	struct socket_msg m = { .flags = MSG_ERRQUEUE };
+	const int on = 1;
+	struct uio u;
+	char buf[8];
+
+	EXPECT_EQ(t, s->ops->setsockopt(s, SOL_IP, IP_RECVERR, &on, sizeof(on)), 0);
+	EXPECT_EQ(t, send_to(s, "lost", 4, &to), 4);
+	for (int i = 0; i < 5000 && !inet_has_errors(s); i++)
+		pause_us(1000);
+	uio_kernel(&u, buf, sizeof(buf));
+	m.uio = &u;
+	EXPECT_EQ(t, s->ops->recv_error(s, &m), 4);
+	EXPECT_EQ(t, memcmp(buf, "lost", 4), 0);
+	EXPECT_EQ(t, m.error.err, ECONNREFUSED);
+	socket_drop(s);
+}
+
 static void asking_client(struct ktest *t)
 {
 	static uint8_t out[65507], in[65527];
 	const struct sock_addr to = address(5000);
+	const int ttl = 77;
 	struct socket *s;
 
 	joined(t);
@@ -464,6 +510,7 @@ static void asking_client(struct ktest *t)
 		out[i] = outside_byte(i);
 	s = socket_create(&udp_ops, AF_INET, SOCK_DGRAM, SOL_UDP);
 	EXPECT_EQ(t, s->ops->connect(s, &to, false), 0);
+	EXPECT_EQ(t, s->ops->setsockopt(s, SOL_IP, IP_TTL, &ttl, sizeof(ttl)), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		EXPECT_EQ(t, give(s, out, sizes[i], 0), (ssize_t)sizes[i]);
 		EXPECT_EQ(t, take(s, in, sizeof(in), 0), (ssize_t)sizes[i]);
@@ -473,6 +520,8 @@ static void asking_client(struct ktest *t)
 	EXPECT_LE(t, counter_of("socket.remote.datagram_finds"), 2);
 	is_refused(t, NOBODYS);
 	is_refused(t, 5002);
+	is_told_of(t, NOBODYS);
+	is_told_of(t, 5002);
 	sim_cmd("barrier 2 2");
 	/* The receiver is closed. */
 	sim_cmd("barrier 3 2");

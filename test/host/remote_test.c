@@ -69,6 +69,11 @@ void outside_accepted(struct socket *s)
 {
 }
 
+void inet_errors_purge(struct socket *s)
+{
+	(void)s;
+}
+
 void inet_groups_init(struct socket *s)
 {
 }

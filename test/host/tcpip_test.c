@@ -549,21 +549,35 @@ struct box {
 	unsigned int nr;
 	size_t len;
 	uint8_t bytes[4000];
-	struct tcpip_name from, to;
+	struct tcpip_packet packet;
 };
 
-static void on_datagram(void *arg, const struct tcpip_name *from, const struct tcpip_name *to,
-			const void *data, size_t len)
+static void on_datagram(void *arg, const struct tcpip_packet *packet, const void *data, size_t len)
 {
 	struct box *box = arg;
 
-	if (to->port == 53 && len <= sizeof(box->bytes)) {
+	if (packet->to.port == 53 && len <= sizeof(box->bytes)) {
 		memcpy(box->bytes, data, len);
 		box->len = len;
-		box->from = *from;
-		box->to = *to;
+		box->packet = *packet;
 	}
 	__atomic_fetch_add(&box->nr, 1, __ATOMIC_RELEASE);
+}
+
+static int send_datagram(struct tcpip_port *p, const struct tcpip_name *to, const void *data,
+			 size_t len)
+{
+	const struct tcpip_packet packet = { .to = *to, .ttl = 64 };
+
+	return tcpip_port_send(p, &packet, data, len);
+}
+
+static int send_group(struct tcpip_port *p, const struct tcpip_name *to, uint32_t interface,
+		      const void *data, size_t len)
+{
+	const struct tcpip_packet packet = { .to = *to, .interface = interface, .ttl = 1 };
+
+	return tcpip_port_send(p, &packet, data, len);
 }
 
 static void datagrams_arrive(struct ktest *t)
@@ -577,22 +591,57 @@ static void datagrams_arrive(struct ktest *t)
 	start(t);
 	ASSERT_EQ(t, tcpip_port_open(&any, on_datagram, &box, &a), 0);
 	ASSERT_EQ(t, tcpip_port_open(&other, on_datagram, &none, &b), 0);
-	EXPECT_EQ(t, tcpip_port_send(b, &to, "ask", 3), 0);
+	EXPECT_EQ(t, send_datagram(b, &to, "ask", 3), 0);
 	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 1);
 	EXPECT_EQ(t, box.len, 3u);
 	EXPECT_TRUE(t, !memcmp(box.bytes, "ask", 3));
-	EXPECT_EQ(t, box.from.port, 5353);
-	EXPECT_TRUE(t, !memcmp(box.from.addr, to.addr, 16));
+	EXPECT_EQ(t, box.packet.from.port, 5353);
+	EXPECT_TRUE(t, !memcmp(box.packet.from.addr, to.addr, 16));
 	/* In fragments. */
 	memset(big, 'x', sizeof(big));
-	EXPECT_EQ(t, tcpip_port_send(b, &to, big, 4000), 0);
+	EXPECT_EQ(t, send_datagram(b, &to, big, 4000), 0);
 	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 2);
 	EXPECT_EQ(t, box.len, 4000u);
 	EXPECT_TRUE(t, !memcmp(box.bytes, big, 4000));
-	EXPECT_EQ(t, tcpip_port_send(b, &to, big, 65508), -EMSGSIZE);
+	EXPECT_EQ(t, send_datagram(b, &to, big, 65508), -EMSGSIZE);
 	EXPECT_EQ(t, none.nr, 0u);
 	tcpip_port_close(a);
 	tcpip_port_close(b);
+}
+
+/* The packet of a datagram is as its sender wishes, and its receiver is told. */
+static void datagrams_have_packets(struct ktest *t)
+{
+	const struct tcpip_name any = { .port = 53 }, own = name_of(own_ip, 53);
+	struct tcpip_packet packet = { .to = own, .ttl = 7, .tos = 0x2e };
+	static struct box box;
+	struct tcpip_port *p;
+
+	start(t);
+	ASSERT_EQ(t, tcpip_port_open(&any, on_datagram, &box, &p), 0);
+	EXPECT_EQ(t, tcpip_port_send(p, &packet, "a", 1), 0);
+	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 1);
+	EXPECT_EQ(t, box.packet.ttl, 7);
+	EXPECT_EQ(t, box.packet.tos, 0x2e);
+	EXPECT_EQ(t, box.packet.interface, 2u);
+	EXPECT_TRUE(t, !memcmp(box.packet.from.addr, own.addr, 16));
+	/* By a card and from an address that are named, and that are ours or not. */
+	packet.from = own;
+	packet.interface = 2;
+	packet.ttl = 255;
+	packet.tos = 0;
+	EXPECT_EQ(t, tcpip_port_send(p, &packet, "bc", 2), 0);
+	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 2);
+	EXPECT_EQ(t, box.packet.ttl, 255);
+	EXPECT_EQ(t, box.packet.tos, 0);
+	packet.interface = 9;
+	EXPECT_EQ(t, tcpip_port_send(p, &packet, "d", 1), -ENETUNREACH);
+	packet.interface = 0;
+	packet.from.addr[15]++;
+	EXPECT_EQ(t, tcpip_port_send(p, &packet, "d", 1), -ENETUNREACH);
+	packet.from = (struct tcpip_name){ .addr = { 0xfe, 0x80, [15] = 1 } };
+	EXPECT_EQ(t, tcpip_port_send(p, &packet, "d", 1), -ENETUNREACH);
+	tcpip_port_close(p);
 }
 
 /* Datagrams to a group come in where it was joined, with the card that they came by. */
@@ -606,22 +655,22 @@ static void groups_are_joined(struct ktest *t)
 	start(t);
 	ASSERT_EQ(t, tcpip_port_open(&any, on_datagram, &box, &p), 0);
 	/* Frames stay in order: the one before this one has been refused. */
-	EXPECT_EQ(t, tcpip_port_send_group(p, &to, 2, 1, "no member", 9), 0);
-	EXPECT_EQ(t, tcpip_port_send(p, &own, "own", 3), 0);
+	EXPECT_EQ(t, send_group(p, &to, 2, "no member", 9), 0);
+	EXPECT_EQ(t, send_datagram(p, &own, "own", 3), 0);
 	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 1);
 	EXPECT_EQ(t, box.len, 3u);
 	EXPECT_EQ(t, tcpip_join(9, to.addr), -ENODEV);
 	EXPECT_EQ(t, tcpip_join(2, to.addr), 0);
-	EXPECT_EQ(t, tcpip_port_send_group(p, &to, 9, 1, "no card", 7), -ENETUNREACH);
-	EXPECT_EQ(t, tcpip_port_send_group(p, &to, 2, 1, "hello", 5), 0);
+	EXPECT_EQ(t, send_group(p, &to, 9, "no card", 7), -ENETUNREACH);
+	EXPECT_EQ(t, send_group(p, &to, 2, "hello", 5), 0);
 	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 2);
 	EXPECT_EQ(t, box.len, 5u);
-	EXPECT_EQ(t, box.to.scope_id, 2u);
-	EXPECT_TRUE(t, !memcmp(box.to.addr, to.addr, 16));
-	EXPECT_TRUE(t, !memcmp(box.from.addr, own.addr, 16));
+	EXPECT_EQ(t, box.packet.to.scope_id, 2u);
+	EXPECT_TRUE(t, !memcmp(box.packet.to.addr, to.addr, 16));
+	EXPECT_TRUE(t, !memcmp(box.packet.from.addr, own.addr, 16));
 	tcpip_leave(2, to.addr);
-	EXPECT_EQ(t, tcpip_port_send_group(p, &to, 2, 1, "no member", 9), 0);
-	EXPECT_EQ(t, tcpip_port_send(p, &own, "last", 4), 0);
+	EXPECT_EQ(t, send_group(p, &to, 2, "no member", 9), 0);
+	EXPECT_EQ(t, send_datagram(p, &own, "last", 4), 0);
 	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 3);
 	EXPECT_EQ(t, box.len, 4u);
 	tcpip_port_close(p);
@@ -701,13 +750,13 @@ static void a_router_that_never_answers_keeps_nothing(struct ktest *t)
 
 	start(t);
 	ASSERT_EQ(t, tcpip_port_open(&any, on_datagram, &box, &p), 0);
-	EXPECT_EQ(t, tcpip_port_send(p, &to, bytes, sizeof(bytes)), -ENETUNREACH);
+	EXPECT_EQ(t, send_datagram(p, &to, bytes, sizeof(bytes)), -ENETUNREACH);
 	WAIT_FOR(t, stack_memory() > 0);
 	before = stack_memory();
 	announce_router(2);
-	WAIT_FOR(t, tcpip_port_send(p, &to, bytes, sizeof(bytes)) == 0);
+	WAIT_FOR(t, send_datagram(p, &to, bytes, sizeof(bytes)) == 0);
 	for (unsigned int i = 1; i < UNANSWERED; i++) {
-		EXPECT_EQ(t, tcpip_port_send(p, &to, bytes, sizeof(bytes)), 0);
+		EXPECT_EQ(t, send_datagram(p, &to, bytes, sizeof(bytes)), 0);
 		most = MAX(most, stack_memory());
 	}
 	EXPECT_GT(t, most, before);
@@ -725,6 +774,7 @@ static const struct ktest_case tcpip_cases[] = {
 	KTEST(nobody_listens),
 	KTEST(nobody_answers),
 	KTEST(datagrams_arrive),
+	KTEST(datagrams_have_packets),
 	KTEST(groups_are_joined),
 	KTEST(a_router_that_never_answers_keeps_nothing),
 	{ 0 },

@@ -23,6 +23,7 @@
 #define IP_MTU                  14
 #define IP_FREEBIND             15
 #define IP_TRANSPARENT          19
+#define IP_RECVORIGDSTADDR      20
 #define IP_BIND_ADDRESS_NO_PORT 24
 #define IP_MULTICAST_IF         32
 #define IP_MULTICAST_TTL        33
@@ -61,6 +62,7 @@
 #define IPV6_HOPLIMIT        52
 #define IPV6_RECVTCLASS      66
 #define IPV6_TCLASS          67
+#define IPV6_RECVORIGDSTADDR 74
 #define IPV6_FREEBIND        78
 
 #define UDP_CORK 1

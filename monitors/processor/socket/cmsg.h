@@ -12,6 +12,7 @@ struct cmsg_request {
 	bool has_cred;
 	uint32_t nr_fds;
 	int fds[LINUX_SCM_MAX_FD];
+	struct inet_wish wish4, wish6;
 };
 
 /*

@@ -37,28 +37,101 @@ static int decode_unix(const struct linux_cmsghdr *h, const uint8_t *data, size_
 	return 0;
 }
 
-/* Options of one datagram: they are checked, and change nothing inside of a vNode. */
-static int decode_inet(const struct linux_cmsghdr *h, size_t len)
+/* A number of @len bytes, four or, with @short_too, one. -EINVAL: it is not @min to @max. */
+static int fetch_number(const uint8_t *data, size_t len, bool short_too, int min, int max, int *out)
 {
-	if (h->level == SOL_SOCKET)
+	if (len == sizeof(*out))
+		memcpy(out, data, sizeof(*out));
+	else if (len == 1 && short_too)
+		*out = *data;
+	else
+		return -EINVAL;
+	return *out < min || *out > max ? -EINVAL : 0;
+}
+
+static int decode_ip(int type, const uint8_t *data, size_t len, struct inet_wish *out)
+{
+	struct linux_in_pktinfo info;
+	int number, err;
+
+	switch (type) {
+	case IP_PKTINFO:
+		if (len != sizeof(info))
+			return -EINVAL;
+		memcpy(&info, data, sizeof(info));
+		/* As Linux: of several, the last address and the last interface that is none. */
+		if (info.ifindex)
+			out->interface = info.ifindex;
+		memset(out->from, 0, sizeof(out->from));
+		out->from[10] = out->from[11] = 0xff;
+		memcpy(out->from + 12, &info.spec_dst, sizeof(info.spec_dst));
+		out->has |= INET_WISH_FROM;
+		return 0;
+	case IP_TTL:
+		err = fetch_number(data, len, false, 1, 255, &number);
+		if (err)
+			return err;
+		out->ttl = (uint8_t)number;
+		out->has |= INET_WISH_TTL;
+		return 0;
+	case IP_TOS:
+		err = fetch_number(data, len, true, 0, 255, &number);
+		if (err)
+			return err;
+		out->tos = (uint8_t)number;
+		out->has |= INET_WISH_TOS;
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* -1 stands for the socket's own. */
+static int decode_ipv6(int type, const uint8_t *data, size_t len, struct inet_wish *out)
+{
+	const uint32_t bit = type == IPV6_HOPLIMIT ? INET_WISH_TTL : INET_WISH_TOS;
+	struct linux_in6_pktinfo info;
+	int number, err;
+
+	switch (type) {
+	case IPV6_PKTINFO:
+		if (len < sizeof(info))
+			return -EINVAL;
+		memcpy(&info, data, sizeof(info));
+		if (info.ifindex)
+			out->interface = info.ifindex;
+		memcpy(out->from, info.addr, sizeof(out->from));
+		out->has |= INET_WISH_FROM;
+		return 0;
+	case IPV6_HOPLIMIT:
+	case IPV6_TCLASS:
+		err = fetch_number(data, len, false, -1, 255, &number);
+		if (err)
+			return err;
+		out->has = number < 0 ? out->has & ~bit : out->has | bit;
+		*(type == IPV6_HOPLIMIT ? &out->ttl : &out->tos) = (uint8_t)number;
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* Wishes for the packet of one datagram. */
+static int decode_inet(const struct linux_cmsghdr *h, const uint8_t *data, size_t len,
+		       uint16_t family, struct cmsg_request *out)
+{
+	switch (h->level) {
+	case SOL_SOCKET:
 		return h->type == SCM_RIGHTS || h->type == SCM_CREDENTIALS ? 0 : -EINVAL;
-	if (h->level == SOL_IP) {
-		if (h->type == IP_PKTINFO)
-			return len == sizeof(struct linux_in_pktinfo) ? 0 : -EINVAL;
-		if (h->type == IP_TTL)
-			return len == sizeof(int) ? 0 : -EINVAL;
-		if (h->type == IP_TOS)
-			return len == sizeof(int) || len == 1 ? 0 : -EINVAL;
+	case SOL_IP:
+		return decode_ip(h->type, data, len, &out->wish4);
+	case SOL_IPV6:
+		return family == AF_INET6 ? decode_ipv6(h->type, data, len, &out->wish6) : 0;
+	case SOL_UDP: /* UDP_SEGMENT: there is no such thing */
 		return -EINVAL;
+	default:
+		return 0;
 	}
-	if (h->level == SOL_IPV6) {
-		if (h->type == IPV6_PKTINFO)
-			return len >= sizeof(struct linux_in6_pktinfo) ? 0 : -EINVAL;
-		if (h->type == IPV6_HOPLIMIT || h->type == IPV6_TCLASS)
-			return len == sizeof(int) ? 0 : -EINVAL;
-		return -EINVAL;
-	}
-	return 0;
 }
 
 int cmsg_decode(const void *buf, size_t len, uint16_t family, struct cmsg_request *out)
@@ -67,6 +140,8 @@ int cmsg_decode(const void *buf, size_t len, uint16_t family, struct cmsg_reques
 
 	out->nr_fds = 0;
 	out->has_cred = false;
+	memset(&out->wish4, 0, sizeof(out->wish4));
+	memset(&out->wish6, 0, sizeof(out->wish6));
 	while (len >= HEADER) {
 		struct linux_cmsghdr h;
 		uint64_t step;
@@ -78,7 +153,7 @@ int cmsg_decode(const void *buf, size_t len, uint16_t family, struct cmsg_reques
 		if (family == AF_UNIX)
 			err = decode_unix(&h, at + HEADER, h.len - HEADER, out);
 		else if (family == AF_INET || family == AF_INET6)
-			err = decode_inet(&h, h.len - HEADER);
+			err = decode_inet(&h, at + HEADER, h.len - HEADER, family, out);
 		if (err)
 			return err;
 		step = CMSG_ALIGNED(h.len);

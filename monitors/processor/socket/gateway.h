@@ -17,6 +17,7 @@
 #include <lib/types.h>
 
 struct inet_name;
+struct inet_packet;
 struct kmem_account;
 struct socket;
 struct tcpip_interface;
@@ -70,10 +71,10 @@ int gateway_net_unport(uint32_t node, uint64_t id) __must_check;
  * context, with what @node says. -ENOBUFS, -EAGAIN with @nonblock, -EINTR.
  */
 typedef void gateway_answered_fn(void *arg, int status);
-int gateway_net_send(uint32_t node, uint64_t port_id, const struct inet_name *from,
-		     const struct inet_name *to, const void *data, size_t len, bool nonblock,
-		     gateway_answered_fn *answered, void *arg) __must_check;
+int gateway_net_send(uint32_t node, uint64_t port_id, const struct inet_packet *packet,
+		     const void *data, size_t len, bool nonblock, gateway_answered_fn *answered,
+		     void *arg) __must_check;
 /* The same from outside, with the stack's lock held; it may be lost. */
-void gateway_net_pass(uint32_t node, const struct inet_name *from, const struct inet_name *to,
-		      const void *data, size_t len);
+void gateway_net_pass(uint32_t node, const struct inet_packet *packet, const void *data,
+		      size_t len);
 int gateway_net_init(void) __must_check;

@@ -50,7 +50,7 @@ COUNTER(datagrams_lost, "gateway.datagrams_lost", "datagrams that could not be s
 struct late_datagram {
 	struct list_head link;
 	uint32_t node;
-	struct inet_name from, to;
+	struct inet_packet packet;
 	size_t len;
 	uint8_t data[];
 };
@@ -154,15 +154,19 @@ int gateway_net_unport(uint32_t node, uint64_t id)
 
 /* --- datagrams ---------------------------------------------------------------------------- */
 
-static void head_encode(uint64_t port_id, const struct inet_name *from, const struct inet_name *to,
-			size_t len, struct pp_datagram_req_wire *w)
+static void head_encode(uint64_t port_id, const struct inet_packet *packet, size_t len,
+			struct pp_datagram_req_wire *w)
 {
+	const struct inet_name *from = &packet->from, *to = &packet->to;
 	struct pp_datagram_req req = { .port_id = port_id,
 				       .vnode = PROTO_VNODE_ROOT,
 				       .len = (uint32_t)len,
 				       .from_port = from->port,
 				       .to_port = to->port,
-				       .scope = to->scope_id };
+				       .scope = to->scope_id,
+				       .interface = packet->interface,
+				       .ttl = packet->ttl,
+				       .tos = packet->tos };
 
 	memcpy(req.from_addr, from->addr, sizeof(req.from_addr));
 	memcpy(req.to_addr, to->addr, sizeof(req.to_addr));
@@ -230,9 +234,9 @@ static int submit(struct rpc_call *call, bool wait)
 	return err;
 }
 
-int gateway_net_send(uint32_t node, uint64_t port_id, const struct inet_name *from,
-		     const struct inet_name *to, const void *data, size_t len, bool nonblock,
-		     gateway_answered_fn *answered, void *arg)
+int gateway_net_send(uint32_t node, uint64_t port_id, const struct inet_packet *packet,
+		     const void *data, size_t len, bool nonblock, gateway_answered_fn *answered,
+		     void *arg)
 {
 	struct sent *sent = kmalloc(sizeof(*sent));
 	struct pp_datagram_req_wire head;
@@ -245,7 +249,7 @@ int gateway_net_send(uint32_t node, uint64_t port_id, const struct inet_name *fr
 	if (!sent)
 		return -ENOBUFS;
 	*sent = (struct sent){ .answered = answered, .arg = arg };
-	head_encode(port_id, from, to, len, &head);
+	head_encode(port_id, packet, len, &head);
 	if (len > PP_DATAGRAM_INLINE)
 		call = large_call(node, &head, data, len, &sge, &sent->b);
 	else
@@ -284,21 +288,19 @@ static void send_late(struct work *w)
 		spin_unlock(&late.lock);
 		if (!d)
 			return;
-		if (gateway_net_send(d->node, 0, &d->from, &d->to, d->data, d->len, false, NULL,
-				     NULL))
+		if (gateway_net_send(d->node, 0, &d->packet, d->data, d->len, false, NULL, NULL))
 			pr_debug("a datagram of %zu bytes is lost\n", d->len);
 		kfree(d);
 	}
 }
 
-static void pass_late(uint32_t node, const struct inet_name *from, const struct inet_name *to,
-		      const void *data, size_t len)
+static void pass_late(uint32_t node, const struct inet_packet *packet, const void *data, size_t len)
 {
 	struct late_datagram *d = kmalloc(sizeof(*d) + len);
 	bool taken = false;
 
 	if (d) {
-		*d = (struct late_datagram){ .node = node, .from = *from, .to = *to, .len = len };
+		*d = (struct late_datagram){ .node = node, .packet = *packet, .len = len };
 		memcpy(d->data, data, len);
 		spin_lock(&late.lock);
 		taken = late.nr < MAX_LATE;
@@ -316,20 +318,19 @@ static void pass_late(uint32_t node, const struct inet_name *from, const struct 
 	counter_inc(&datagrams_lost);
 }
 
-void gateway_net_pass(uint32_t node, const struct inet_name *from, const struct inet_name *to,
-		      const void *data, size_t len)
+void gateway_net_pass(uint32_t node, const struct inet_packet *packet, const void *data, size_t len)
 {
 	struct pp_datagram_req_wire head;
 	struct rpc_call *call = NULL;
 	uint8_t *body;
 
-	if (!from->port || len > PP_DATAGRAM_MAX)
+	if (!packet->from.port || len > PP_DATAGRAM_MAX)
 		return; /* no answer could come there; no card gives more */
 	if (len > PP_DATAGRAM_INLINE) {
-		pass_late(node, from, to, data, len);
+		pass_late(node, packet, data, len);
 		return;
 	}
-	head_encode(0, from, to, len, &head);
+	head_encode(0, packet, len, &head);
 	body = kmalloc(sizeof(head) + len);
 	if (body)
 		call = small_call(node, &head, data, len, body);
@@ -428,21 +429,24 @@ static enum rpc_handler_result handle_unport(struct rpc_request *req, void *arg)
 static int take_datagram(const struct rpc_request *req, const struct pp_datagram_req *r,
 			 const void *data)
 {
-	struct inet_name from = { .port = r->from_port };
-	struct inet_name to = { .port = r->to_port, .scope_id = r->scope };
+	struct inet_packet p = { .from.port = r->from_port,
+				 .to = { .port = r->to_port, .scope_id = r->scope },
+				 .interface = r->interface,
+				 .ttl = r->ttl,
+				 .tos = r->tos };
 	struct socket *s;
 
-	memcpy(from.addr, r->from_addr, sizeof(from.addr));
-	memcpy(to.addr, r->to_addr, sizeof(to.addr));
-	if (r->port_id && (inet_is_local(to.addr) || inet_is_multicast(to.addr)))
+	memcpy(p.from.addr, r->from_addr, sizeof(p.from.addr));
+	memcpy(p.to.addr, r->to_addr, sizeof(p.to.addr));
+	if (r->port_id && (inet_is_local(p.to.addr) || inet_is_multicast(p.to.addr)))
 		return -ENETUNREACH;
 	if (r->port_id)
 		return outside_far_send(rpc_request_peer(req), rpc_request_incarn(req), r->port_id,
-					&to, data, r->len);
-	s = inet_find(SOCK_DGRAM, &to, &from);
+					&p, data, r->len);
+	s = inet_find(SOCK_DGRAM, &p.to, &p.from);
 	if (!s)
 		return -ECONNREFUSED;
-	udp_receive(s, &from, data, r->len);
+	udp_receive(s, &p, data, r->len);
 	socket_put(s);
 	return 0;
 }

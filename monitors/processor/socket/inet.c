@@ -65,6 +65,7 @@ int inet_init_socket(struct socket *s)
 {
 	inet_forget_remote(s);
 	inet_groups_init(s);
+	list_init(&inet_of(s)->errors);
 	return 0;
 }
 
@@ -100,7 +101,11 @@ static const struct {
 	{ SOL_TCP, TCP_USER_TIMEOUT, 0, 0, INT32_MAX },
 	{ SOL_TCP, TCP_NOTSENT_LOWAT, 0, INT32_MIN, INT32_MAX },
 	{ SOL_IP, IP_TOS, 0, 0, 255 },
-	{ SOL_IP, IP_TTL, 64, 1, 255 },
+	{ SOL_IP, IP_TTL, INET_HOPS, 1, 255 },
+	{ SOL_IP, IP_PKTINFO, 0, 0, 1 },
+	{ SOL_IP, IP_RECVTTL, 0, 0, 1 },
+	{ SOL_IP, IP_RECVTOS, 0, 0, 1 },
+	{ SOL_IP, IP_RECVORIGDSTADDR, 0, 0, 1 },
 	{ SOL_IP, IP_MTU_DISCOVER, 1, 0, 5 },
 	{ SOL_IP, IP_RECVERR, 0, 0, 1 },
 	{ SOL_IP, IP_FREEBIND, 0, 0, 1 },
@@ -108,16 +113,65 @@ static const struct {
 	{ SOL_IP, IP_MULTICAST_TTL, 1, 0, 255 },
 	{ SOL_IP, IP_MULTICAST_LOOP, 1, 0, 1 },
 	{ SOL_IP, IP_MULTICAST_ALL, 1, 0, 1 },
-	{ SOL_IPV6, IPV6_UNICAST_HOPS, 64, 0, 255 },
+	{ SOL_IPV6, IPV6_UNICAST_HOPS, INET_HOPS, 0, 255 },
 	{ SOL_IPV6, IPV6_MULTICAST_HOPS, 1, 0, 255 },
 	{ SOL_IPV6, IPV6_MULTICAST_LOOP, 1, 0, 1 },
 	{ SOL_IPV6, IPV6_MULTICAST_ALL, 1, 0, 1 },
 	{ SOL_IPV6, IPV6_MTU_DISCOVER, 1, 0, 5 },
 	{ SOL_IPV6, IPV6_RECVERR, 0, 0, 1 },
 	{ SOL_IPV6, IPV6_TCLASS, 0, 0, 255 },
+	{ SOL_IPV6, IPV6_RECVPKTINFO, 0, 0, 1 },
+	{ SOL_IPV6, IPV6_RECVHOPLIMIT, 0, 0, 1 },
+	{ SOL_IPV6, IPV6_RECVTCLASS, 0, 0, 1 },
+	{ SOL_IPV6, IPV6_RECVORIGDSTADDR, 0, 0, 1 },
 	{ SOL_IPV6, IPV6_FREEBIND, 0, 0, 1 },
 };
 static_assert(ARRAY_SIZE(options) <= INET_OPTIONS, "struct inet_socket keeps them all");
+
+/* Of those that datagrams look at. */
+static uint32_t changed_bit(int level, int option)
+{
+	static const struct {
+		int level, option;
+		uint32_t bit;
+	} bits[] = {
+		{ SOL_IP, IP_PKTINFO, INET_TELLS_INFO },
+		{ SOL_IP, IP_RECVTTL, INET_TELLS_TTL },
+		{ SOL_IP, IP_RECVTOS, INET_TELLS_TOS },
+		{ SOL_IP, IP_RECVORIGDSTADDR, INET_TELLS_DST },
+		{ SOL_IP, IP_RECVERR, INET_TELLS_ERRORS },
+		{ SOL_IPV6, IPV6_RECVPKTINFO, INET_TELLS_INFO6 },
+		{ SOL_IPV6, IPV6_RECVHOPLIMIT, INET_TELLS_HOPS },
+		{ SOL_IPV6, IPV6_RECVTCLASS, INET_TELLS_CLASS },
+		{ SOL_IPV6, IPV6_RECVORIGDSTADDR, INET_TELLS_DST6 },
+		{ SOL_IPV6, IPV6_RECVERR, INET_TELLS_ERRORS6 },
+		{ SOL_IP, IP_TOS, INET_SENDS },
+		{ SOL_IP, IP_TTL, INET_SENDS },
+		{ SOL_IP, IP_MULTICAST_TTL, INET_SENDS },
+		{ SOL_IPV6, IPV6_UNICAST_HOPS, INET_SENDS },
+		{ SOL_IPV6, IPV6_MULTICAST_HOPS, INET_SENDS },
+		{ SOL_IPV6, IPV6_TCLASS, INET_SENDS },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(bits); i++) {
+		if (bits[i].level == level && bits[i].option == option)
+			return bits[i].bit;
+	}
+	return 0;
+}
+
+/* An option is @on from now on, or is as at first. */
+static void note_change(struct socket *s, int level, int option, bool on)
+{
+	const uint32_t bit = changed_bit(level, option);
+
+	if (on)
+		__atomic_fetch_or(&inet_of(s)->changed, bit, __ATOMIC_RELEASE);
+	else if (bit != INET_SENDS) /* which stands for several, and stays: it says where to look */
+		__atomic_fetch_and(&inet_of(s)->changed, ~bit, __ATOMIC_RELAXED);
+	if (!on && (bit & (INET_TELLS_ERRORS | INET_TELLS_ERRORS6)))
+		inet_errors_purge(s);
+}
 
 /* The place of an option that @s has, or -ENOPROTOOPT. */
 static int find_option(const struct socket *s, int level, int option)
@@ -141,12 +195,12 @@ bool inet_option_changed(struct socket *s, int level, int option, int *value)
 	return changed != 0;
 }
 
-/* How far packets go: -1 stands for what the system chooses. */
-static bool is_hops(int level, int option)
+/* How far packets go, and their class: -1 stands for what the system chooses. */
+static bool may_be_default(int level, int option)
 {
 	return (level == SOL_IP && (option == IP_TTL || option == IP_MULTICAST_TTL)) ||
-	       (level == SOL_IPV6 &&
-		(option == IPV6_UNICAST_HOPS || option == IPV6_MULTICAST_HOPS));
+	       (level == SOL_IPV6 && (option == IPV6_UNICAST_HOPS ||
+				      option == IPV6_MULTICAST_HOPS || option == IPV6_TCLASS));
 }
 
 int inet_setsockopt(struct socket *s, int level, int option, const void *val, uint32_t len)
@@ -171,13 +225,14 @@ int inet_setsockopt(struct socket *s, int level, int option, const void *val, ui
 	i = find_option(s, level, option);
 	if (i < 0)
 		return i;
-	if (number == -1 && is_hops(level, option))
+	if (number == -1 && may_be_default(level, option))
 		number = options[i].preset;
 	if (options[i].max == 1 && options[i].min == 0)
 		number = !!number;
 	if (number < options[i].min || number > options[i].max)
 		return -EINVAL;
 	WRITE_ONCE(u->options[i], number - options[i].preset);
+	note_change(s, level, option, number != options[i].preset);
 	if (level == SOL_TCP &&
 	    ((option == TCP_CORK && !number) || (option == TCP_NODELAY && number)))
 		tcp_push(s);

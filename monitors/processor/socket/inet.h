@@ -24,13 +24,6 @@
 
 #include "socket.h"
 
-/* An address and a port. IPv4 is kept as ::ffff:a.b.c.d. */
-struct inet_name {
-	uint8_t addr[16];  /* network order */
-	uint16_t port;     /* host order */
-	uint32_t scope_id; /* of link-local addresses */
-};
-
 struct inet_interface {
 	char name[16];
 	uint32_t index, mtu, flags; /* IFF_* */

@@ -12,13 +12,30 @@
 
 #define LOOPBACK_MTU 65536
 #define LOOPBACK_MSS 65483
+#define INET_HOPS    64 /* that packets go, unless the program says how far */
 /* Options that are a number: kept, and told again. */
 #define INET_OPTIONS 48u
 
 struct name_entry;
 struct outside_port;
+struct sock_msg;
 struct tcpip_conn;
 struct udp_cork;
+
+/* inet_socket.changed: options that are on, or not as at first. */
+enum inet_changed {
+	INET_TELLS_INFO = 1 << 0, /* recvmsg() tells of a packet: IP_PKTINFO ... */
+	INET_TELLS_TTL = 1 << 1,
+	INET_TELLS_TOS = 1 << 2,
+	INET_TELLS_DST = 1 << 3,
+	INET_TELLS_INFO6 = 1 << 4,
+	INET_TELLS_HOPS = 1 << 5,
+	INET_TELLS_CLASS = 1 << 6,
+	INET_TELLS_DST6 = 1 << 7,
+	INET_TELLS_ERRORS = 1 << 8, /* IP_RECVERR */
+	INET_TELLS_ERRORS6 = 1 << 9,
+	INET_SENDS = 1 << 10, /* one of those that packets carry, as IP_TTL */
+};
 
 struct inet_socket {
 	struct socket s;
@@ -39,6 +56,9 @@ struct inet_socket {
 	uint32_t mc_if4, mc_if6;       /* atomic: IP_MULTICAST_IF, by index; 0: the system's */
 	uint8_t mc_addr4[4];           /* of mc_if4, as the program named it */
 	int32_t options[INET_OPTIONS]; /* atomic: by place in the table of options; 0: default */
+	uint32_t changed;              /* atomic: enum inet_changed: of those options */
+	struct list_head errors;       /* socket.lock: struct sock_msg: inet_errors.c */
+	uint64_t errors_cost;          /* socket.lock; poll reads it */
 };
 
 static inline struct inet_socket *inet_of(struct socket *s)
@@ -176,7 +196,7 @@ int outside_far_open(uint32_t node, uint32_t incarn, uint64_t id, uint32_t type,
 /* An unknown id is allowed. */
 void outside_far_close(uint32_t node, uint32_t incarn, uint64_t id);
 /* It sends a datagram by the port. -ESTALE: the id is unknown; the stack's errnos. */
-int outside_far_send(uint32_t node, uint32_t incarn, uint64_t id, const struct inet_name *to,
+int outside_far_send(uint32_t node, uint32_t incarn, uint64_t id, const struct inet_packet *packet,
 		     const void *data, size_t len) __must_check;
 /* That incarnation has left. Does not wait for a node. */
 void outside_far_gone(uint32_t node, uint32_t incarn);
@@ -186,36 +206,95 @@ void outside_tell_gateway(void);
 void outside_is_here(void);
 int outside_port_init(void) __must_check;
 /*
- * Send a datagram of @data to group @to by card @interface, which is this processor's.
- * -ENETUNREACH, -EMSGSIZE, -ENOBUFS.
+ * Send a datagram of @data to a group by a card of this processor's. -ENETUNREACH, -EMSGSIZE,
+ * -ENOBUFS.
  */
-int outside_send_group(struct socket *s, const struct inet_name *to, uint32_t interface,
-		       uint8_t hops, const void *data, size_t len) __must_check;
+int outside_send_group(struct socket *s, const struct inet_packet *packet, const void *data,
+		       size_t len) __must_check;
 /* Send a datagram. -ENETUNREACH, -EINVAL: not from this address; -ENOBUFS, -EFAULT. */
-ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m, const struct inet_name *to);
+ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m,
+			      const struct inet_packet *packet);
 /* The names of @s, which sends to @to from now on, and its port. -ENETUNREACH, -EINVAL. */
 int outside_connect_datagrams(struct socket *s, const struct inet_name *to) __must_check;
 /* --- remote_udp.c --------------------------------------------------------------------- */
 
 /*
- * Send @m from @from to @to, a port that no socket of this processor has. -ECONNREFUSED: nor has
- * another's; -EFAULT, -ENOBUFS, -EAGAIN, -ETIMEDOUT, -EINTR.
+ * Send @m to a port that no socket of this processor has. -ECONNREFUSED: nor has another's;
+ * -EFAULT, -ENOBUFS, -EAGAIN, -ETIMEDOUT, -EINTR.
  */
-ssize_t remote_send_datagram(struct socket *s, const struct inet_name *from,
-			     const struct inet_name *to, struct socket_msg *m) __must_check;
+ssize_t remote_send_datagram(struct socket *s, const struct inet_packet *packet,
+			     struct socket_msg *m) __must_check;
 int remote_udp_init(void) __must_check;
 
 /* --- udp.c --------------------------------------------------------------------------- */
 
 /* Copy what came from outside into the queue of @to, or lose it. */
-void udp_receive(struct socket *to, const struct inet_name *from, const void *data, size_t len);
+void udp_receive(struct socket *to, const struct inet_packet *packet, const void *data, size_t len);
 /* Bytes that a datagram of @s carries at most. */
 uint32_t udp_max(const struct socket *s);
-/* Where @m of @s goes, which may be sent, and has a port. The errnos of sendmsg(). */
-int udp_begin_send(struct socket *s, const struct socket_msg *m, struct inet_name *to) __must_check;
-/* The second half: send @m there. */
-ssize_t udp_send_to(struct socket *s, struct socket_msg *m, const struct inet_name *to)
+/*
+ * Where @m of @s goes, which may be sent, and has a port; inet_packet_of(). The errnos of
+ * sendmsg().
+ */
+int udp_begin_send(struct socket *s, const struct socket_msg *m, struct inet_packet *packet)
 	__must_check;
+/* The second half: send @m there. */
+ssize_t udp_send_to(struct socket *s, struct socket_msg *m, const struct inet_packet *packet)
+	__must_check;
+
+/* --- inet_control.c ------------------------------------------------------------------ */
+
+/*
+ * The packet of @m, which @s sends to @packet->to: what ancillary data or options say. Its source
+ * is any, with the port of @s, unless the program names one. -EINVAL: not this address; -ENODEV.
+ */
+int inet_packet_of(struct socket *s, const struct socket_msg *m, struct inet_packet *packet)
+	__must_check;
+/* Tell the program of the packet of @m, which it has received: as socket_ops.put_control. */
+void inet_put_control(struct socket *s, const struct socket_msg *m, struct cmsg_sink *sink);
+/* The interface that a packet inside of the vNode to @to, an address of it, comes by. Sleeps. */
+uint32_t inet_interface_inside(const uint8_t to[16]);
+
+/* --- inet_errors.c ------------------------------------------------------------------- */
+
+/* Bytes of a datagram that come back with an error: what ICMP has room for, less headers. */
+#define INET_ERROR_BYTES  520u
+#define INET_ERROR_BYTES6 1184u
+
+/* The content of an ICMP message about a packet that a socket has sent. */
+struct inet_error {
+	struct inet_name dest;     /* where that packet went */
+	struct inet_packet packet; /* of the message */
+	uint8_t type, code;        /* as ICMP numbers them, or ICMPv6 for a packet of IPv6 */
+	uint32_t info;
+};
+
+/* sock_msg.aux of an error in the queue. */
+struct inet_queued_error {
+	struct inet_name dest;
+	struct inet_packet packet; /* of no meaning for an error of this node's own */
+	struct linux_sock_extended_err ee;
+};
+
+/* Does the program ask for errors of packets to IPv4 (@four), or IPv6? */
+bool inet_wants_errors(struct socket *s, bool four);
+/* So many of the @len bytes of a datagram come back. */
+size_t inet_error_bytes(bool four, size_t len);
+/* @p was for a port inside of the vNode that no socket has. */
+void inet_error_of_port(const struct inet_packet *p, struct inet_error *e);
+/*
+ * @s has sent a packet of which @e is said. @msg: the first bytes of the datagram, which is
+ * consumed; NULL: no memory. Any context.
+ */
+void inet_error_tell(struct socket *s, const struct inet_error *e, struct sock_msg *msg);
+/* As socket_ops.recv_error. */
+ssize_t inet_recv_error(struct socket *s, struct socket_msg *m);
+static inline bool inet_has_errors(struct socket *s)
+{
+	return __atomic_load_n(&inet_of(s)->errors_cost, __ATOMIC_ACQUIRE) > 0;
+}
+/* All are dropped: the option is off, or the socket is dead. */
+void inet_errors_purge(struct socket *s);
 
 /* --- udp_cork.c ---------------------------------------------------------------------- */
 
@@ -244,11 +323,10 @@ bool inet_group_takes(struct socket *s, const struct inet_name *to, const struct
 int inet_group_way(struct socket *s, const struct inet_name *to, uint32_t *interface,
 		   uint8_t from[16]) __must_check;
 /* sendmsg() to a group. */
-ssize_t inet_group_send(struct socket *s, struct socket_msg *m, const struct inet_name *to)
+ssize_t inet_group_send(struct socket *s, struct socket_msg *m, const struct inet_packet *packet)
 	__must_check;
 /* A copy for each socket of this processor that takes it. Any thread; does not wait. */
-void inet_group_deliver(const struct inet_name *from, const struct inet_name *to,
-			uint32_t interface, const void *data, size_t len);
+void inet_group_deliver(const struct inet_packet *packet, const void *data, size_t len);
 
 /* --- inet_port.c: the table ---------------------------------------------------------- */
 

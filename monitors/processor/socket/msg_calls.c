@@ -86,6 +86,10 @@ static int fetch_control(const struct socket *s, const struct linux_msghdr *h, s
 		err = cmsg_decode(buf, h->controllen, s->family, req);
 	if (!err && s->family == AF_UNIX)
 		err = apply_request(req, m);
+	if (!err) {
+		m->wish4 = req->wish4;
+		m->wish6 = req->wish6;
+	}
 	kfree(req);
 	kfree(buf);
 	return err;
@@ -237,9 +241,8 @@ long sys_sendmmsg(const struct syscall_args *args)
 
 static long receive(struct socket *s, struct socket_msg *m)
 {
-	/* Errors of single packets are told by SO_ERROR alone: the queue of them is empty. */
 	if ((m->flags & MSG_ERRQUEUE) && s->family != AF_UNIX)
-		return -EAGAIN;
+		return s->ops->recv_error ? s->ops->recv_error(s, m) : -EAGAIN;
 	return s->ops->recvmsg ? s->ops->recvmsg(s, m) : -EOPNOTSUPP;
 }
 

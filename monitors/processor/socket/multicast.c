@@ -756,9 +756,10 @@ int inet_group_way(struct socket *s, const struct inet_name *to, uint32_t *inter
 	return err;
 }
 
-void inet_group_deliver(const struct inet_name *from, const struct inet_name *to,
-			uint32_t interface, const void *data, size_t len)
+void inet_group_deliver(const struct inet_packet *packet, const void *data, size_t len)
 {
+	const struct inet_name *from = &packet->from, *to = &packet->to;
+	const uint32_t interface = packet->interface;
 	struct socket *few[RECEIVERS], **all = few;
 	uint32_t max = RECEIVERS, nr;
 
@@ -776,37 +777,41 @@ void inet_group_deliver(const struct inet_name *from, const struct inet_name *to
 			return;
 	}
 	for (uint32_t i = 0; i < nr; i++) {
-		udp_receive(all[i], from, data, len);
+		udp_receive(all[i], packet, data, len);
 		socket_put(all[i]);
 	}
 	if (all != few)
 		kfree(all);
 }
 
-ssize_t inet_group_send(struct socket *s, struct socket_msg *m, const struct inet_name *to)
+ssize_t inet_group_send(struct socket *s, struct socket_msg *m, const struct inet_packet *packet)
 {
-	const bool four = inet_is_v4(to->addr);
-	const int level = four ? SOL_IP : SOL_IPV6;
+	const bool four = inet_is_v4(packet->to.addr), named = !inet_is_any(packet->from.addr);
 	const size_t len = m->uio->left;
-	struct inet_name from = { .port = inet_of(s)->local.port };
-	int loop, hops, err;
-	uint32_t interface;
+	struct inet_packet p = *packet, out;
 	uint8_t *buf;
+	int loop, err;
 
-	err = inet_group_way(s, to, &interface, from.addr);
+	err = inet_group_way(s, &p.to, &p.interface, p.from.addr);
 	if (err)
 		return err;
-	(void)inet_option_changed(s, level, four ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, &loop);
-	(void)inet_option_changed(s, level, four ? IP_MULTICAST_TTL : IPV6_MULTICAST_HOPS, &hops);
+	if (named)
+		memcpy(p.from.addr, packet->from.addr, sizeof(p.from.addr));
+	/* Unless the program names the source, it is the stack's choice. */
+	out = p;
+	if (!named)
+		memset(out.from.addr, 0, sizeof(out.from.addr));
+	(void)inet_option_changed(s, four ? SOL_IP : SOL_IPV6,
+				  four ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, &loop);
 	buf = kmalloc(MAX(len, (size_t)1));
 	if (!buf)
 		return -ENOBUFS;
 	if (uio_fetch(m->uio, buf, len) < len)
 		err = -EFAULT;
-	else if (interface == LOOPBACK_INDEX || loop)
-		inet_group_deliver(&from, to, interface, buf, len);
-	if (!err && interface != LOOPBACK_INDEX && hops)
-		err = outside_send_group(s, to, interface, (uint8_t)hops, buf, len);
+	else if (p.interface == LOOPBACK_INDEX || loop)
+		inet_group_deliver(&p, buf, len);
+	if (!err && p.interface != LOOPBACK_INDEX && p.ttl)
+		err = outside_send_group(s, &out, buf, len);
 	kfree(buf);
 	return err ? err : (ssize_t)len;
 }

@@ -400,6 +400,7 @@ static void outside_release(struct socket *s)
 static int outside_init_socket(struct socket *s)
 {
 	inet_groups_init(s);
+	list_init(&inet_of(s)->errors);
 	return 0;
 }
 

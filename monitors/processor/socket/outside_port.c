@@ -35,11 +35,14 @@
 #include <net/node.h>
 #include <net/rpc.h>
 #include <net/tcpip.h>
+#include <processor/account/account.h>
 #include <processor/client/names.h>
 #include <processor/vfs/uio.h>
 
 #include "gateway.h"
 #include "inet_private.h"
+#include "interface.h"
+#include "queue.h"
 #include "relay.h"
 
 #define BUCKETS      256u
@@ -105,6 +108,16 @@ static struct tcpip_name tcpip_name_of(const struct inet_name *name)
 	return out;
 }
 
+/* One to be sent. */
+static struct tcpip_packet tcpip_packet_of(const struct inet_packet *p)
+{
+	return (struct tcpip_packet){ .from = tcpip_name_of(&p->from),
+				      .to = tcpip_name_of(&p->to),
+				      .interface = p->interface,
+				      .ttl = p->ttl,
+				      .tos = p->tos };
+}
+
 /* --- what arrives: the stack's lock is held */
 
 /* Another processor that has port @p, one after the other; false: none. */
@@ -148,26 +161,29 @@ static int on_accepted(void *arg, struct tcpip_conn *c, const struct tcpip_name 
 	return err;
 }
 
-static void on_datagram(void *arg, const struct tcpip_name *from, const struct tcpip_name *to,
-			const void *data, size_t len)
+static void on_datagram(void *arg, const struct tcpip_packet *packet, const void *data, size_t len)
 {
-	const struct inet_name source = inet_name_of(from), dest = inet_name_of(to);
+	const struct inet_packet p = { .from = inet_name_of(&packet->from),
+				       .to = inet_name_of(&packet->to),
+				       .interface = packet->interface,
+				       .ttl = packet->ttl,
+				       .tos = packet->tos };
 	struct socket *receiver;
 	uint32_t node, incarn;
 
-	if (inet_is_local(source.addr))
+	if (inet_is_local(p.from.addr))
 		return;
-	if (inet_is_multicast(dest.addr)) {
-		inet_group_deliver(&source, &dest, to->scope_id, data, len);
+	if (inet_is_multicast(p.to.addr)) {
+		inet_group_deliver(&p, data, len);
 		return;
 	}
-	receiver = inet_find(SOCK_DGRAM, &dest, &source);
+	receiver = inet_find(SOCK_DGRAM, &p.to, &p.from);
 	if (!receiver) {
 		if (next_far(arg, &node, &incarn))
-			gateway_net_pass(node, &source, &dest, data, len);
+			gateway_net_pass(node, &p, data, len);
 		return;
 	}
-	udp_receive(receiver, &source, data, len);
+	udp_receive(receiver, &p, data, len);
 	socket_put(receiver);
 }
 
@@ -603,17 +619,21 @@ void outside_far_close(uint32_t node, uint32_t incarn, uint64_t id)
 	mutex_unlock(&ports_mutex);
 }
 
-int outside_far_send(uint32_t node, uint32_t incarn, uint64_t id, const struct inet_name *to,
+int outside_far_send(uint32_t node, uint32_t incarn, uint64_t id, const struct inet_packet *packet,
 		     const void *data, size_t len)
 {
-	const struct tcpip_name dest = tcpip_name_of(to);
+	struct tcpip_packet out = tcpip_packet_of(packet);
 	const struct far_port *f;
 	int err = -ESTALE;
+
+	/* That processor may know an address that is no more: then the stack chooses. */
+	if (!tcpip_is_own(out.from.addr))
+		memset(&out.from, 0, sizeof(out.from));
 
 	mutex_lock(&ports_mutex);
 	f = far_find_locked(node, incarn, id);
 	if (f && f->port->datagrams)
-		err = tcpip_port_send(f->port->datagrams, &dest, data, len);
+		err = tcpip_port_send(f->port->datagrams, &out, data, len);
 	mutex_unlock(&ports_mutex);
 	return err;
 }
@@ -659,23 +679,25 @@ int outside_connect_datagrams(struct socket *s, const struct inet_name *to)
 	return 0;
 }
 
-/* By the gateway's port @id. */
+/* By the gateway's port @id, from @from unless the program has named a source. */
 static int send_far(const struct outside_port *p, uint64_t id, const uint8_t from[16],
-		    const struct inet_name *to, const void *data, size_t len, bool nonblock)
+		    const struct inet_packet *packet, const void *data, size_t len, bool nonblock)
 {
-	struct inet_name source = { .port = p->name.port };
+	struct inet_packet out = *packet;
 	uint32_t node, incarn;
 
 	if (!gateway_find(&node, &incarn))
 		return -ENETUNREACH;
-	memcpy(source.addr, from, sizeof(source.addr));
-	return gateway_net_send(node, id, &source, to, data, len, nonblock, NULL, NULL);
+	out.from.port = p->name.port;
+	if (inet_is_any(out.from.addr))
+		memcpy(out.from.addr, from, sizeof(out.from.addr));
+	return gateway_net_send(node, id, &out, data, len, nonblock, NULL, NULL);
 }
 
-int outside_send_group(struct socket *s, const struct inet_name *to, uint32_t interface,
-		       uint8_t hops, const void *data, size_t len)
+int outside_send_group(struct socket *s, const struct inet_packet *packet, const void *data,
+		       size_t len)
 {
-	const struct tcpip_name dest = tcpip_name_of(to);
+	const struct tcpip_packet out = tcpip_packet_of(packet);
 	const struct outside_port *p;
 	int err = outside_open(s, 0);
 
@@ -684,19 +706,24 @@ int outside_send_group(struct socket *s, const struct inet_name *to, uint32_t in
 	p = inet_of(s)->visible;
 	if (!p || !p->datagrams)
 		return -ENETUNREACH;
-	return tcpip_port_send_group(p->datagrams, &dest, interface, hops, data, len);
+	return tcpip_port_send(p->datagrams, &out, data, len);
 }
 
-ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m, const struct inet_name *to)
+ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m,
+			      const struct inet_packet *packet)
 {
-	const struct tcpip_name dest = tcpip_name_of(to);
+	const struct tcpip_packet out = tcpip_packet_of(packet);
 	const size_t len = m->uio->left;
 	const struct outside_port *p;
 	uint8_t from[16], *buf;
 	uint64_t id;
-	int err = source_of(s, to, from);
+	int err = source_of(s, &packet->to, from);
 
 	ASSERT(len <= MAX_DATAGRAM); /* udp_send() has looked */
+	if (inet_is_loopback(packet->from.addr))
+		return -EINVAL;
+	if (packet->interface == LOOPBACK_INDEX)
+		return -ENETUNREACH;
 	if (!err)
 		err = outside_open(s, 0);
 	if (err)
@@ -710,9 +737,9 @@ ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m, const stru
 	if (uio_fetch(m->uio, buf, len) < len)
 		err = -EFAULT;
 	else if (id)
-		err = send_far(p, id, from, to, buf, len, m->flags & MSG_DONTWAIT);
+		err = send_far(p, id, from, packet, buf, len, m->flags & MSG_DONTWAIT);
 	else
-		err = tcpip_port_send(p->datagrams, &dest, buf, len);
+		err = tcpip_port_send(p->datagrams, &out, buf, len);
 	kfree(buf);
 	return err ? err : (ssize_t)len;
 }

@@ -22,11 +22,13 @@
 #include <lib/list.h>
 #include <lib/string.h>
 #include <mm/slab.h>
+#include <processor/account/account.h>
 #include <processor/client/names.h>
 #include <processor/vfs/uio.h>
 
 #include "gateway.h"
 #include "inet_private.h"
+#include "queue.h"
 #include "remote_private.h"
 
 #define NR_ROUTES 256u
@@ -52,11 +54,12 @@ static struct {
 	.lock = SPINLOCK_INIT("datagram routes", RANK_SPIN_MONITOR),
 };
 
-/* A datagram under way whose sender is connected, or was when it sent. */
+/* A datagram under way, and its sender, if that is to hear what becomes of it. */
 struct end {
 	struct list_head link; /* ends.lock */
-	struct socket *s;      /* counted */
-	struct inet_name to;
+	struct socket *s;      /* counted; NULL: it is neither connected nor asks for errors */
+	struct inet_packet packet;
+	struct sock_msg *msg; /* its first bytes; NULL: none, or no memory */
 	int status;
 };
 
@@ -144,6 +147,25 @@ static int find(const struct inet_name *to, uint32_t *node)
 
 /* --- sending ---------------------------------------------------------------------------- */
 
+/* The socket hears that no socket has the port. */
+static void tell_refused(struct end *e)
+{
+	struct inet_error error;
+
+	inet_error_of_port(&e->packet, &error);
+	inet_error_tell(e->s, &error, e->msg);
+	e->msg = NULL;
+}
+
+static void end_free(struct end *e)
+{
+	if (e && e->msg)
+		sock_msg_free(e->msg);
+	if (e && e->s)
+		socket_put(e->s);
+	kfree(e);
+}
+
 static void end_work(struct work *w)
 {
 	struct end *e;
@@ -156,10 +178,9 @@ static void end_work(struct work *w)
 		spin_unlock(&ends.lock);
 		if (!e)
 			return;
-		if (e->status == -ECONNREFUSED && READ_ONCE(e->s->state) == SOCKET_CONNECTED)
-			socket_shut(e->s, 0, ECONNREFUSED);
-		socket_put(e->s);
-		kfree(e);
+		if (e->status == -ECONNREFUSED)
+			tell_refused(e);
+		end_free(e);
 	}
 }
 
@@ -172,7 +193,7 @@ static void answered(void *arg, int status)
 	if (status == -ECONNREFUSED)
 		counter_inc(&udp_refused);
 	if (status)
-		forget(&e->to);
+		forget(&e->packet.to);
 	if (!e->s) {
 		kfree(e);
 		return;
@@ -183,23 +204,37 @@ static void answered(void *arg, int status)
 	(void)work_queue(ends.wq, &ends.work); /* it may be queued already */
 }
 
-static struct end *end_make(struct socket *s, const struct inet_name *to)
+static struct end *end_make(struct socket *s, const struct inet_packet *packet)
 {
 	struct end *e = kzalloc(sizeof(*e));
 
 	if (!e)
 		return NULL;
-	e->to = *to;
-	if (READ_ONCE(s->state) == SOCKET_CONNECTED) {
+	e->packet = *packet;
+	if (READ_ONCE(s->state) == SOCKET_CONNECTED ||
+	    inet_wants_errors(s, inet_is_v4(packet->to.addr))) {
 		socket_get(s);
 		e->s = s;
 	}
 	return e;
 }
 
-ssize_t remote_send_datagram(struct socket *s, const struct inet_name *from,
-			     const struct inet_name *to, struct socket_msg *m)
+/* Keep so much of the datagram @data as an error of it would have. */
+static void end_keep(struct end *e, const void *data, size_t len)
 {
+	const bool four = inet_is_v4(e->packet.to.addr);
+
+	if (!e->s || !inet_wants_errors(e->s, four))
+		return;
+	e->msg = sock_msg_copy_of(data, inet_error_bytes(four, len), kmem_account_of(e->s));
+	if (IS_ERR(e->msg))
+		e->msg = NULL;
+}
+
+ssize_t remote_send_datagram(struct socket *s, const struct inet_packet *packet,
+			     struct socket_msg *m)
+{
+	const struct inet_name *to = &packet->to;
 	const size_t len = m->uio->left;
 	struct end *e = NULL;
 	uint8_t *buf = NULL;
@@ -209,22 +244,22 @@ ssize_t remote_send_datagram(struct socket *s, const struct inet_name *from,
 	if (err)
 		return err;
 	buf = kmalloc(MAX(len, (size_t)1));
-	e = end_make(s, to);
+	e = end_make(s, packet);
 	if (!buf || !e)
 		err = -ENOBUFS;
 	else if (uio_fetch(m->uio, buf, len) < len)
 		err = -EFAULT;
-	else
-		err = gateway_net_send(node, 0, from, to, buf, len, m->flags & MSG_DONTWAIT,
-				       answered, e);
+	if (!err)
+		end_keep(e, buf, len);
+	if (!err)
+		err = gateway_net_send(node, 0, packet, buf, len, m->flags & MSG_DONTWAIT, answered,
+				       e);
 	kfree(buf);
 	if (!err) {
 		counter_inc(&udp_sent);
 		return (ssize_t)len;
 	}
-	if (e && e->s)
-		socket_put(e->s);
-	kfree(e);
+	end_free(e);
 	return err;
 }
 

@@ -20,6 +20,7 @@
  */
 #pragma once
 
+#include <abi/errqueue.h>
 #include <abi/socket.h>
 #include <kernel/mutex.h>
 #include <kernel/wait.h>
@@ -27,6 +28,8 @@
 #include <lib/compiler.h>
 #include <lib/list.h>
 #include <lib/types.h>
+
+#include "packet.h"
 
 struct cmsg_sink;
 struct file;
@@ -65,11 +68,14 @@ struct socket_msg {
 	struct scm_fds *fds;
 	struct socket_cred cred;
 	bool has_cred;
-	uint64_t stamp_ns;   /* recvmsg(): real time of arrival */
-	uint32_t nr_before;  /* recvmsg(): messages in the queue when one was taken; 0: none was */
-	uint32_t hold;       /* TCP: so many bytes may wait for more at the peer; 0: none */
-	uint32_t interface;  /* IP_PKTINFO: of the datagram; 0: unknown */
-	struct sock_addr to; /* IP_PKTINFO: the address that the datagram was sent to */
+	uint64_t stamp_ns;  /* recvmsg(): real time of arrival */
+	uint32_t nr_before; /* recvmsg(): messages in the queue when one was taken; 0: none was */
+	uint32_t hold;      /* TCP: so many bytes may wait for more at the peer; 0: none */
+	/* Datagrams of AF_INET and AF_INET6. sendmsg(): for a destination of IPv4, and of IPv6. */
+	struct inet_wish wish4, wish6;
+	bool has_packet; /* recvmsg(): the next is there */
+	struct inet_packet packet;
+	struct linux_sock_extended_err error; /* MSG_ERRQUEUE: of a packet that was sent */
 };
 
 /*
@@ -90,6 +96,8 @@ struct socket_ops {
 	/* Bytes, or an errno; -EPIPE becomes a signal in the caller. */
 	ssize_t (*sendmsg)(struct socket *s, struct socket_msg *m); /* -EOPNOTSUPP */
 	ssize_t (*recvmsg)(struct socket *s, struct socket_msg *m); /* -EOPNOTSUPP */
+	/* recvmsg() with MSG_ERRQUEUE: the next error of a packet that was sent. -EAGAIN */
+	ssize_t (*recv_error)(struct socket *s, struct socket_msg *m);
 	/* @how: SHUT_RD, SHUT_WR or SHUT_RDWR. */
 	int (*shutdown)(struct socket *s, unsigned int how);                 /* -EOPNOTSUPP */
 	unsigned int (*poll)(struct socket *s);                              /* required; POLL* */

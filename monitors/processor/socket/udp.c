@@ -62,10 +62,12 @@ static void make_definite(struct inet_name *name)
 /* Append @msg to @to's queue, or lose it. */
 static void deliver(struct socket *to, struct sock_msg *msg)
 {
+	struct inet_packet *packet = msg->aux;
 	bool taken;
 
 	spin_lock(&to->lock);
 	taken = !to->dead && to->queued + msg->cost <= READ_ONCE(to->rcvbuf);
+	packet->drops = to->drops;
 	if (taken)
 		sock_queue_push_locked(to, msg);
 	else
@@ -77,9 +79,9 @@ static void deliver(struct socket *to, struct sock_msg *msg)
 		sock_msg_free(msg);
 }
 
-void udp_receive(struct socket *to, const struct inet_name *from, const void *data, size_t len)
+void udp_receive(struct socket *to, const struct inet_packet *packet, const void *data, size_t len)
 {
-	struct inet_name *aux;
+	struct inet_packet *aux;
 	struct sock_msg *msg;
 
 	/* Cheap when a flood has filled the queue. */
@@ -90,7 +92,7 @@ void udp_receive(struct socket *to, const struct inet_name *from, const void *da
 	aux = kmem_alloc(kmem_account_of(to), sizeof(*aux));
 	if (!aux)
 		return;
-	*aux = *from;
+	*aux = *packet;
 	msg = sock_msg_copy_of(data, len, kmem_account_of(to));
 	if (IS_ERR(msg)) {
 		kmem_free(aux);
@@ -102,15 +104,15 @@ void udp_receive(struct socket *to, const struct inet_name *from, const void *da
 
 /* To @receiver, which is on this processor. */
 static ssize_t send_here(struct socket *receiver, struct socket_msg *m,
-			 const struct inet_name *from)
+			 const struct inet_packet *packet)
 {
 	const size_t len = m->uio->left;
-	struct inet_name *aux = kmem_alloc(kmem_current(), sizeof(*aux));
+	struct inet_packet *aux = kmem_alloc(kmem_current(), sizeof(*aux));
 	struct sock_msg *msg;
 
 	if (!aux)
 		return -ENOBUFS;
-	*aux = *from;
+	*aux = *packet;
 	msg = sock_msg_make(m->uio, len, NULL);
 	if (IS_ERR(msg)) {
 		kmem_free(aux);
@@ -121,26 +123,44 @@ static ssize_t send_here(struct socket *receiver, struct socket_msg *m,
 	return (ssize_t)len;
 }
 
+/* No socket has the port that @m is for, which has not been fetched. */
+static void is_refused(struct socket *s, struct socket_msg *m, const struct inet_packet *p)
+{
+	const bool four = inet_is_v4(p->to.addr);
+	struct sock_msg *msg = NULL;
+	struct inet_error e;
+
+	inet_error_of_port(p, &e);
+	if (inet_wants_errors(s, four))
+		msg = sock_msg_make(m->uio, inet_error_bytes(four, m->uio->left), NULL);
+	inet_error_tell(s, &e, IS_ERR(msg) ? NULL : msg);
+}
+
 /* To a port inside of the vNode. */
-static ssize_t send_inside(struct socket *s, struct socket_msg *m, const struct inet_name *to)
+static ssize_t send_inside(struct socket *s, struct socket_msg *m, const struct inet_packet *packet)
 {
 	const size_t len = m->uio->left;
-	struct inet_name from = inet_of(s)->local;
+	struct inet_packet p = *packet;
 	struct socket *receiver;
 	ssize_t ret = -ECONNREFUSED;
 
-	if (inet_is_any(from.addr) || inet_is_multicast(from.addr))
-		memcpy(from.addr, to->addr, 16);
-	receiver = inet_find(SOCK_DGRAM, to, &from);
+	make_definite(&p.to);
+	if (inet_is_any(p.from.addr))
+		memcpy(p.from.addr, inet_of(s)->local.addr, 16);
+	if (inet_is_any(p.from.addr) || inet_is_multicast(p.from.addr))
+		memcpy(p.from.addr, p.to.addr, 16);
+	if (!p.interface)
+		p.interface = inet_interface_inside(p.to.addr);
+	receiver = inet_find(SOCK_DGRAM, &p.to, &p.from);
 	if (receiver) {
-		ret = send_here(receiver, m, &from);
+		ret = send_here(receiver, m, &p);
 		socket_put(receiver);
 		return ret;
 	}
 	if (names_are_shared())
-		ret = remote_send_datagram(s, &from, to, m);
-	if (ret == -ECONNREFUSED && READ_ONCE(s->state) == SOCKET_CONNECTED)
-		socket_shut(s, 0, ECONNREFUSED);
+		ret = remote_send_datagram(s, &p, m);
+	if (ret == -ECONNREFUSED)
+		is_refused(s, m, &p);
 	/* As on a wire: nobody hears of it, or the managers were not reached. */
 	return ret == -ECONNREFUSED || ret == -ETIMEDOUT ? (ssize_t)len : ret;
 }
@@ -150,12 +170,14 @@ uint32_t udp_max(const struct socket *s)
 	return s->family == AF_INET ? UDP_MAX4 : UDP_MAX6;
 }
 
-int udp_begin_send(struct socket *s, const struct socket_msg *m, struct inet_name *to)
+int udp_begin_send(struct socket *s, const struct socket_msg *m, struct inet_packet *packet)
 {
-	int err = destination(s, m, to);
+	int err = destination(s, m, &packet->to);
 
 	if (!err)
 		err = inet_autobind(s);
+	if (!err)
+		err = inet_packet_of(s, m, packet);
 	if (!err)
 		err = -socket_take_error(s);
 	if (!err && (READ_ONCE(s->shut) & SOCKET_SHUT_WR))
@@ -163,21 +185,18 @@ int udp_begin_send(struct socket *s, const struct socket_msg *m, struct inet_nam
 	return err;
 }
 
-ssize_t udp_send_to(struct socket *s, struct socket_msg *m, const struct inet_name *to)
+ssize_t udp_send_to(struct socket *s, struct socket_msg *m, const struct inet_packet *packet)
 {
-	struct inet_name definite = *to;
-
-	if (inet_is_multicast(to->addr))
-		return inet_group_send(s, m, to);
-	if (!inet_is_local(to->addr))
-		return outside_send_datagram(s, m, to);
-	make_definite(&definite);
-	return send_inside(s, m, &definite);
+	if (inet_is_multicast(packet->to.addr))
+		return inet_group_send(s, m, packet);
+	if (!inet_is_local(packet->to.addr))
+		return outside_send_datagram(s, m, packet);
+	return send_inside(s, m, packet);
 }
 
 static ssize_t udp_send(struct socket *s, struct socket_msg *m)
 {
-	struct inet_name to;
+	struct inet_packet packet;
 	int err;
 
 	if (m->uio->left > udp_max(s))
@@ -186,19 +205,23 @@ static ssize_t udp_send(struct socket *s, struct socket_msg *m)
 		return -EOPNOTSUPP;
 	if (udp_is_corked(s, m->flags))
 		return udp_send_corked(s, m);
-	err = udp_begin_send(s, m, &to);
-	return err ? err : udp_send_to(s, m, &to);
+	err = udp_begin_send(s, m, &packet);
+	return err ? err : udp_send_to(s, m, &packet);
 }
 
-static void tell_source(struct socket *s, struct socket_msg *m, const struct sock_msg *msg)
+static void tell_packet(struct socket *s, struct socket_msg *m, const struct sock_msg *msg)
 {
+	const struct inet_packet *packet = msg->aux;
+
 	if (m->wants_addr)
-		inet_name_put(s, msg->aux, &m->addr);
+		inet_name_put(s, &packet->from, &m->addr);
+	m->packet = *packet;
+	m->has_packet = true;
 }
 
 static ssize_t udp_recv(struct socket *s, struct socket_msg *m)
 {
-	return socket_recv_message(s, m, tell_source);
+	return socket_recv_message(s, m, tell_packet);
 }
 
 static int udp_connect(struct socket *s, const struct sock_addr *addr, bool nonblock)
@@ -267,7 +290,7 @@ static unsigned int udp_poll(struct socket *s)
 	const uint32_t shut = __atomic_load_n(&s->shut, __ATOMIC_ACQUIRE);
 	unsigned int events = POLLOUT | POLLWRNORM | POLLWRBAND;
 
-	if (READ_ONCE(s->error))
+	if (READ_ONCE(s->error) || inet_has_errors(s))
 		events |= POLLERR;
 	if (shut & SOCKET_SHUT_RD)
 		events |= POLLRDHUP | POLLIN | POLLRDNORM;
@@ -317,6 +340,7 @@ static void udp_release(struct socket *s)
 	s->dead = true;
 	spin_unlock(&s->lock);
 	sock_queue_purge(s);
+	inet_errors_purge(s);
 }
 
 const struct socket_ops udp_ops = {
@@ -332,5 +356,7 @@ const struct socket_ops udp_ops = {
 	.getname = inet_getname,
 	.setsockopt = udp_setsockopt,
 	.getsockopt = udp_getsockopt,
+	.put_control = inet_put_control,
+	.recv_error = inet_recv_error,
 	.release = udp_release,
 };

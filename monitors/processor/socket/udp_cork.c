@@ -23,9 +23,9 @@
 #define FIRST_ROOM 512u
 
 struct udp_cork {
-	struct inet_name to;
-	uint32_t len, room; /* bytes at @data */
-	uint8_t *data;      /* of kmem_alloc(), as this is; NULL: no byte yet */
+	struct inet_packet packet; /* as the first call says */
+	uint32_t len, room;        /* bytes at @data */
+	uint8_t *data;             /* of kmem_alloc(), as this is; NULL: no byte yet */
 };
 
 bool udp_is_corked(struct socket *s, uint32_t flags)
@@ -83,18 +83,18 @@ static int append_locked(struct udp_socket *u, struct socket_msg *m) __must_hold
 	struct socket *s = &u->inet.s;
 	const size_t len = m->uio->left;
 	struct udp_cork *c = u->cork;
-	struct inet_name to;
+	struct inet_packet packet;
 	int err;
 
 	assert_mutex_held(&u->cork_lock);
 	if (!c) {
-		err = udp_begin_send(s, m, &to);
+		err = udp_begin_send(s, m, &packet);
 		if (err)
 			return err;
 		c = kmem_alloc(kmem_current(), sizeof(*c));
 		if (!c)
 			return -ENOBUFS;
-		c->to = to;
+		c->packet = packet;
 		__atomic_store_n(&u->cork, c, __ATOMIC_RELAXED);
 	} else {
 		err = -socket_take_error(s);
@@ -120,7 +120,7 @@ static int push(struct socket *s, struct udp_cork *c, uint32_t flags)
 
 	uio_kernel(&uio, c->data, c->len);
 	m.uio = &uio;
-	ret = udp_send_to(s, &m, &c->to);
+	ret = udp_send_to(s, &m, &c->packet);
 	cork_free(c);
 	return ret < 0 ? (int)ret : 0;
 }

@@ -171,20 +171,23 @@ void tcpip_unlisten(struct tcpip_listener *l);
 
 struct tcpip_port;
 
-typedef void (*tcpip_received_t)(void *arg, const struct tcpip_name *from,
-				 const struct tcpip_name *to, const void *data, size_t len);
+/* The header of a datagram that came, or that is to be sent. */
+struct tcpip_packet {
+	struct tcpip_name from, to; /* one to be sent: @from any: the stack's choice; no port */
+	uint32_t interface;         /* one to be sent, but to a group: 0: by the way to @to */
+	uint8_t ttl, tos;           /* hop limit and traffic class of IPv6 */
+};
+
+typedef void (*tcpip_received_t)(void *arg, const struct tcpip_packet *packet, const void *data,
+				 size_t len);
 
 /* -EADDRINUSE, -ENOBUFS. */
 int __must_check tcpip_port_open(const struct tcpip_name *local, tcpip_received_t received,
 				 void *arg, struct tcpip_port **out);
-/* -ENETUNREACH, -EMSGSIZE, -ENOBUFS. */
-int __must_check tcpip_port_send(struct tcpip_port *p, const struct tcpip_name *to,
-				 const void *data, size_t len);
 /*
- * The same to a group, by card @interface, to routers' networks if @hops is more than 1. A copy
- * does not come back. -ENETUNREACH: there is no such card.
+ * A copy of one to a group does not come back. -ENETUNREACH: also: there is no such card, or the
+ * source address is none of ours; -EMSGSIZE, -ENOBUFS.
  */
-int __must_check tcpip_port_send_group(struct tcpip_port *p, const struct tcpip_name *to,
-				       uint32_t interface, uint8_t hops, const void *data,
-				       size_t len);
+int __must_check tcpip_port_send(struct tcpip_port *p, const struct tcpip_packet *packet,
+				 const void *data, size_t len);
 void tcpip_port_close(struct tcpip_port *p);

@@ -243,13 +243,17 @@ struct pp_datagram_req_wire {
 	le32_t scope; /* of to_addr, if it is link-local */
 	uint8_t from_addr[16];
 	uint8_t to_addr[16];
+	le32_t interface; /* by which it came, or is to leave; 0: any */
+	uint8_t ttl;      /* or hop limit of IPv6 */
+	uint8_t tos;      /* or traffic class */
+	le16_t reserved;
 };
-static_assert(sizeof(struct pp_datagram_req_wire) == 56, "PP_DATAGRAM is ABI");
+static_assert(sizeof(struct pp_datagram_req_wire) == 64, "PP_DATAGRAM is ABI");
 /*
  * Errors: -ECONNREFUSED: no socket has the port; -ESTALE: the gateway does not know the port's id;
  * -ENOBUFS: it was lost for want of memory; those of a card.
  */
-#define PP_DATAGRAM_INLINE 1992u  /* bytes in the body of a message of the demand class */
+#define PP_DATAGRAM_INLINE 1984u  /* bytes in the body of a message of the demand class */
 #define PP_DATAGRAM_MAX    65527u /* in the bulk of one of the write-back class */
 
 struct pp_datagram_req {
@@ -259,6 +263,8 @@ struct pp_datagram_req {
 	uint16_t from_port, to_port;
 	uint32_t scope;
 	uint8_t from_addr[16], to_addr[16];
+	uint32_t interface;
+	uint8_t ttl, tos;
 };
 
 #define PP_UNIX_NAME 108u
