@@ -25,6 +25,9 @@ struct netif *netif_of_index_locked(uint32_t index) __must_hold(&stack_mutex);
 uint32_t index_of_netif(const struct netif *netif);
 void interfaces_kick_locked(void) __must_hold(&stack_mutex);
 
+/* udp.c: the packet that lwIP has in hand; without ports. */
+void packet_of_current(struct tcpip_packet *out);
+
 /* stack.c: IPv4 is ::ffff:a.b.c.d. */
 void name_to_ip(const uint8_t addr[16], struct ip_addr *out);
 /* The same for what is bound: any is that of IPv6 alone, if the name says so. */

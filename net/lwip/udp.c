@@ -22,7 +22,7 @@ struct tcpip_port {
 	void *arg;
 };
 
-static void packet_of_current(struct tcpip_packet *out)
+void packet_of_current(struct tcpip_packet *out)
 {
 	ip_to_name(ip_current_src_addr(), out->from.addr);
 	ip_to_name(ip_current_dest_addr(), out->to.addr);

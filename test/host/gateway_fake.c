@@ -448,6 +448,36 @@ int tcpip_port_open(const struct tcpip_name *local, tcpip_received_t received, v
 
 static void send_to_group_locked(const struct tcpip_packet *packet, size_t len);
 
+static void (*on_error)(const struct tcpip_error *e);
+
+int tcpip_on_error(void (*fn)(const struct tcpip_error *e))
+{
+	on_error = fn;
+	return 0;
+}
+
+/* The router says that the port is not there. */
+static void refuse_locked(struct tcpip_port *p, const struct tcpip_packet *packet, const void *data,
+			  size_t len)
+{
+	const struct tcpip_error e = {
+		.from = own_name(p->name.port),
+		.to = packet->to,
+		.packet = { .from = peer_name(0),
+			    .to = own_name(0),
+			    .interface = TCPIP_FIRST_IF_INDEX,
+			    .ttl = 63,
+			    .tos = 0xc0 },
+		.type = 3,
+		.code = 3,
+		.data = data,
+		.len = len,
+	};
+
+	assert_mutex_held(&stack_mutex);
+	on_error(&e);
+}
+
 /* The echo has the TTL and TOS of what it answers. */
 int tcpip_port_send(struct tcpip_port *p, const struct tcpip_packet *packet, const void *data,
 		    size_t len)
@@ -463,6 +493,8 @@ int tcpip_port_send(struct tcpip_port *p, const struct tcpip_packet *packet, con
 		send_to_group_locked(packet, len);
 	else if (packet->to.port == OUT_ECHO)
 		p->received(p->arg, &back, data, len);
+	else if (packet->to.port == OUT_REFUSES)
+		refuse_locked(p, packet, data, len);
 	mutex_unlock(&stack_mutex);
 	return 0;
 }

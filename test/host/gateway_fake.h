@@ -9,7 +9,7 @@
 
 enum {
 	OUT_ECHO = 7,    /* sends back what comes; datagrams as well */
-	OUT_REFUSES = 9, /* a moment after it was asked */
+	OUT_REFUSES = 9, /* a moment after it was asked; datagrams, too */
 	OUT_NO_WAY = 10, /* at once */
 	OUT_SILENT = 11,
 	OUT_MANY = 19,   /* sends OUT_MANY_BYTES, then its end */

@@ -644,6 +644,41 @@ static void datagrams_have_packets(struct ktest *t)
 	tcpip_port_close(p);
 }
 
+static struct {
+	unsigned int nr;
+	struct tcpip_error error;
+} heard;
+
+static void on_error(const struct tcpip_error *e)
+{
+	heard.error = *e;
+	__atomic_fetch_add(&heard.nr, 1, __ATOMIC_RELEASE);
+}
+
+/* The stack says that a port is not there, and hears it itself. */
+static void errors_of_datagrams_are_told(struct ktest *t)
+{
+	const struct tcpip_name any = { .port = 5353 }, to = name_of(own_ip, 99);
+	static struct box box;
+	struct tcpip_port *p;
+
+	start(t);
+	ASSERT_EQ(t, tcpip_on_error(on_error), 0);
+	ASSERT_EQ(t, tcpip_port_open(&any, on_datagram, &box, &p), 0);
+	EXPECT_EQ(t, send_datagram(p, &to, "lost", 4), 0);
+	WAIT_FOR(t, __atomic_load_n(&heard.nr, __ATOMIC_ACQUIRE) == 1);
+	EXPECT_EQ(t, heard.error.type, 3);
+	EXPECT_EQ(t, heard.error.code, 3);
+	EXPECT_EQ(t, heard.error.from.port, 5353);
+	EXPECT_EQ(t, heard.error.to.port, 99);
+	EXPECT_TRUE(t, !memcmp(heard.error.to.addr, to.addr, 16));
+	EXPECT_TRUE(t, !memcmp(heard.error.from.addr, to.addr, 16));
+	EXPECT_TRUE(t, !memcmp(heard.error.packet.from.addr, to.addr, 16));
+	EXPECT_EQ(t, heard.error.packet.ttl, 255); /* of lwIP's messages */
+	EXPECT_EQ(t, box.nr, 0u);
+	tcpip_port_close(p);
+}
+
 /* Datagrams to a group come in where it was joined, with the card that they came by. */
 static void groups_are_joined(struct ktest *t)
 {
@@ -775,6 +810,7 @@ static const struct ktest_case tcpip_cases[] = {
 	KTEST(nobody_answers),
 	KTEST(datagrams_arrive),
 	KTEST(datagrams_have_packets),
+	KTEST(errors_of_datagrams_are_told),
 	KTEST(groups_are_joined),
 	KTEST(a_router_that_never_answers_keeps_nothing),
 	{ 0 },

@@ -187,6 +187,36 @@ static void on_datagram(void *arg, const struct tcpip_packet *packet, const void
 	socket_put(receiver);
 }
 
+/* ICMP about a datagram of a socket of this processor. */
+static void on_error(const struct tcpip_error *e)
+{
+	const struct inet_name from = inet_name_of(&e->from), to = inet_name_of(&e->to);
+	const struct inet_error error = {
+		.dest = to,
+		.packet = { .from = inet_name_of(&e->packet.from),
+			    .to = inet_name_of(&e->packet.to),
+			    .interface = e->packet.interface,
+			    .ttl = e->packet.ttl,
+			    .tos = e->packet.tos },
+		.type = e->type,
+		.code = e->code,
+		.info = e->info,
+	};
+	const bool four = inet_is_v4(to.addr);
+	struct sock_msg *msg = NULL;
+	struct socket *s;
+
+	if (!from.port || !to.port || !tcpip_is_own(from.addr) || inet_is_local(to.addr))
+		return;
+	s = inet_find(SOCK_DGRAM, &from, &to);
+	if (!s)
+		return;
+	if (inet_wants_errors(s, four))
+		msg = sock_msg_copy_of(e->data, inet_error_bytes(four, e->len), kmem_account_of(s));
+	inet_error_tell(s, &error, IS_ERR(msg) ? NULL : msg);
+	socket_put(s);
+}
+
 /* --- the table */
 
 static struct hlist_head *bucket_of(uint32_t port) __must_hold(&ports_mutex)
@@ -451,7 +481,7 @@ int outside_port_init(void)
 	work_init(&teller.work, tell_work);
 	timer_init(&teller.timer, on_timer, NULL);
 	teller.wq = workqueue_create("outside ports", 1);
-	return IS_ERR(teller.wq) ? (int)PTR_ERR(teller.wq) : 0;
+	return IS_ERR(teller.wq) ? (int)PTR_ERR(teller.wq) : tcpip_on_error(on_error);
 }
 
 /* --- ports of this processor -------------------------------------------------------------- */

@@ -191,3 +191,18 @@ int __must_check tcpip_port_open(const struct tcpip_name *local, tcpip_received_
 int __must_check tcpip_port_send(struct tcpip_port *p, const struct tcpip_packet *packet,
 				 const void *data, size_t len);
 void tcpip_port_close(struct tcpip_port *p);
+
+/* --- errors -------------------------------------------------------------------------- */
+
+/* The content of an ICMP message about a datagram that has left. */
+struct tcpip_error {
+	struct tcpip_name from, to; /* of the datagram, which may be none of ours */
+	struct tcpip_packet packet; /* of the message, without ports: from the node that says so */
+	uint8_t type, code;         /* of ICMP; of ICMPv6 for a datagram over IPv6 */
+	uint32_t info;              /* the greatest packet, or what is wrong in it; 0: nothing */
+	const void *data;           /* the bytes of the datagram that came back */
+	size_t len;
+};
+
+/* @fn hears of them, with the stack's lock held. Once, before tcpip_start(). -ENOMEM */
+int __must_check tcpip_on_error(void (*fn)(const struct tcpip_error *e));
