@@ -5,8 +5,8 @@ import pytest
 from boot import on_host
 
 # Programs of test/user that print the same on both.
-SAME = ["acls", "aios", "asyncs", "cachestats", "dnotifys", "edges", "ends", "epolls", "fds",
-        "futexes", "ifreqs", "inets", "inotifys", "ipcspaces", "leases", "locks", "mqueues",
+SAME = ["acls", "aios", "asyncs", "cachestats", "controls", "dnotifys", "edges", "ends", "epolls",
+        "fds", "futexes", "ifreqs", "inets", "inotifys", "ipcspaces", "leases", "locks", "mqueues",
         "multicasts", "namespaces", "netfiles", "netlinks", "oddcalls", "pairs", "pipes", "polls",
         "pthreads", "ptys", "resolves", "seccomps", "splices", "sysvs", "unixes", "xattrs"]
 
