@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The packets of a live node: corner cases of TCP, segment by segment, and malformed frames.
+"""The packets of a live node: corner cases of TCP, segment by segment, a flood of SYNs, and
+malformed frames.
 
 The card's other end is this process (wire.py). make test-long runs them; PACKET_SECONDS and
-PACKET_SEED choose how long, and which, malformed frames come. Another length:
+PACKET_SEED choose how long, and which, frames come. Another length:
 
     PACKET_SECONDS=10 PACKET_SEED=7 PYTEST_ADDOPTS=-s make test-boot LONG=1 T=malformed
 """
@@ -36,7 +37,8 @@ pytestmark = pytest.mark.long
 
 BUSYBOX = packages.require("busybox")[0]
 ALL_NODES_MAC = "33:33:00:00:00:01"
-ECHO, ENDS, CLOSED = 7000, 7001, 7002
+ECHO, ENDS, CLOSED, KEEPS = 7000, 7001, 7002, 7003
+OURS = 9000  # where the node's own connections go
 SECONDS = float(os.environ.get("PACKET_SECONDS", "600"))
 SEED = int(os.environ.get("PACKET_SEED", str(random.SystemRandom().randrange(1 << 32))))
 RETRANSMIT_S = 15.0  # within which a lost segment comes again
@@ -47,16 +49,16 @@ _ports = iter(range(20000, 60000))
 
 @pytest.fixture(scope="module")
 def wire(disk):
-    """A node with two servers: ECHO sends back what comes, ENDS closes at once."""
+    """A node with three servers: ECHO sends back what comes, ENDS closes at once, KEEPS never."""
     end = Wire()
     running = Running(("--net", "user"), disk, "packets")
     end.plug(running)
     running.up()
     end.running = running
-    for port, applet in ((ECHO, "cat"), (ENDS, "true")):
-        running.start([BUSYBOX, "nc", "-ll", "-p", str(port), "-e", BUSYBOX, applet])
+    for port, *applet in ((ECHO, "cat"), (ENDS, "true"), (KEEPS, "sleep", "100000")):
+        running.start([BUSYBOX, "nc", "-ll", "-p", str(port), "-e", BUSYBOX, *applet])
     end.wait_address()
-    for port in (ECHO, ENDS):
+    for port in (ECHO, ENDS, KEEPS):
         wait_for(lambda port=port: listens(end, port))
     yield end
     running.close()
@@ -241,6 +243,47 @@ def test_a_reset_while_the_node_closes(wire):
     is_gone(peer)
 
 
+def test_a_reset_while_the_program_has_not_closed(wire):
+    """In CLOSE-WAIT: our end has come, the program keeps its own open."""
+    peer = Peer(wire, KEEPS, next(_ports)).connect()
+    peer.send("FA")
+    peer.expect("A", ack=2)
+    assert peer.silent(QUIET_S)
+    peer.send("R", at=peer.seq - 1)  # not the next byte: ignored, as its FIN is confirmed
+    peer.send("A")
+    assert peer.silent(QUIET_S)
+    peer.send("R")
+    is_gone(peer)
+
+
+def opens(wire):
+    """The node begins a connection: the program, and this end of it, which has seen the SYN."""
+    wire.clear()
+    program, said = wire.running.start([BUSYBOX, "nc", HOST, str(OURS)])
+    frame = wire.take(lambda f: TCP in f and f[TCP].dport == OURS)
+    assert frame is not None and str(frame[TCP].flags) == "S"
+    peer = Peer(wire, frame[TCP].sport, OURS)
+    peer.node_first, peer.ack = frame[TCP].seq, frame[TCP].seq + 1
+    return program, said, peer
+
+
+def test_a_reset_of_a_connection_that_the_node_begins(wire):
+    """In SYN-SENT only a reset that confirms the SYN counts: the program hears that it was refused.
+    """
+    program, said, peer = opens(wire)
+    peer.send("R")  # without the ACK flag its number means nothing
+    peer.send("RA", ack=peer.ack + 1)
+    peer.send("RA", ack=peer.ack - 1)
+    again = peer.take(RETRANSMIT_S)
+    assert again is not None and (str(again.flags), again.seq) == ("S", peer.node_first)
+    assert not program.over
+    peer.send("RA")
+    assert program.wait(time.monotonic() + 60)
+    assert b"Connection refused" in said.data[2] and program.exit.status == 1 << 8
+    wire.clear()
+    assert peer.silent(4 * QUIET_S)
+
+
 def test_a_reset_does_not_touch_a_listener_or_a_finished_connection(wire):
     stray = Peer(wire, ECHO, next(_ports))
     stray.send("R")
@@ -269,6 +312,44 @@ def test_a_port_without_a_listener(wire):
     assert "R" in str(got.flags) and got.seq == 77
     peer.send("R")
     assert peer.silent(QUIET_S)
+
+
+# --- a flood
+
+FLOOD = 20_000
+FLOOD_BYTES = 2 << 20  # of the stack's memory that it may take at most
+
+
+def test_a_flood_of_syns(wire):
+    """Of sources that never answer: what they take is bounded and comes back; another listener, and
+    pings, are served all the time, and then the one that was flooded.
+    """
+    print(f"PACKET_SEED={SEED}", flush=True)
+    rng = random.Random(SEED)
+    gauge = lambda: wire.running.stats()["p0"]["tcpip.memory"]  # noqa: E731
+    echoes(wire)
+    before, most = gauge(), 0
+    ether = Ether(src=HOST_MAC, dst=wire.mac)
+    for i in range(FLOOD):
+        source = f"{rng.randrange(11, 127)}.{rng.randrange(256)}.{rng.randrange(256)}.9"
+        ip = IP(src=source, dst=NODE)
+        wire.send(ether / ip / TCP(sport=rng.randrange(1, 65536), dport=ECHO, flags="S",
+                                   seq=rng.randrange(1 << 32), window=65535,
+                                   options=[("MSS", 1460)]))  # fmt: skip
+        if i % 500 == 499:
+            most = max(most, gauge())
+            wire.clear()
+            assert wire.pings(), f"no answer after {i + 1}"
+        if i % 2000 == 1999:
+            ends = Peer(wire, ENDS, next(_ports)).connect()
+            got = ends.take()
+            assert got is not None and "F" in str(got.flags)
+            ends.reset()
+    print(f"tcpip.memory was {before} bytes, {most} at most", flush=True)
+    assert most - before < FLOOD_BYTES
+    assert wire.running.stats()["p0"]["tcpip.no_memory"] == 0
+    echoes(wire, b"after the flood")
+    wait_for(lambda: gauge() <= before, FORGETS_S)
 
 
 # --- malformed frames
