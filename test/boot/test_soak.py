@@ -5,8 +5,11 @@ A finding of the fuzzer is repeated by the line `sysfuzz SEED FIRST COUNT ...` t
 (test/user/sysfuzz).
 """
 
+import contextlib
 import random
 import re
+import socketserver
+import threading
 import time
 
 import pytest
@@ -20,7 +23,7 @@ LONG_S = 600.0
 ON_PROCESSOR = ("process.processes", "process.tasks", "process.zombies", "process.pids",
                 "file.open", "file.locks",
                 "pipe.slots", "epoll.items", "signal.queued", "signal.timers", "tmpfs.inodes",
-                "tty.terminals",
+                "tty.terminals", "socket.open", "socket.remote.connections",
                 "excache.space_objects", "lease.spaces")  # fmt: skip
 ON_MEMORY = (
     "memory.frames_used",
@@ -29,6 +32,11 @@ ON_MEMORY = (
     "memory.vmas",
     "memory.committed",
 )
+ON_MANAGERS = ("names.entries",)
+# These go a little later: another node is told first, or a worker finds a cycle.
+LATER = ("socket.open", "socket.remote.connections", "names.entries")
+LATER_S = 60.0
+STACK_FORGETS_S = 180.0  # lwIP keeps what has ended for two minutes
 SLACK_FRAMES = 96  # slabs and thread stacks that are kept
 SLOW_MS = 100
 SLOW_END_S = 60.0
@@ -41,11 +49,23 @@ def ends_are_told(cluster):
     wait_for(lambda: not cluster.stats()["p0"]["process.ends_left"], SLOW_END_S)
 
 
+def sockets_are_gone(cluster, before):
+    def gone():
+        now = cluster.stats()
+        return not any(delta(before, now, n, name) for n in now for name in LATER
+                       if name in now[n])  # fmt: skip
+
+    with contextlib.suppress(AssertionError):  # settled() says what is left
+        wait_for(gone, LATER_S)
+
+
 def settled(cluster, before):
     """Whatever ran is gone from every node, by counters."""
     ends_are_told(cluster)
+    sockets_are_gone(cluster, before)
     after = settled_stats(cluster, before)
-    for node, names in [("p0", ON_PROCESSOR)] + [(n, ON_MEMORY) for n in after if n[0] == "m"]:
+    kinds = {"p": ON_PROCESSOR, "m": ON_MEMORY, "s": ON_MANAGERS}
+    for node, names in [(n, kinds[n[0]]) for n in after]:
         left = {name: delta(before, after, node, name) for name in names}
         assert not any(left.values()), f"{node}: left {({k: v for k, v in left.items() if v})}"
     assert not cluster.complaints()
@@ -105,8 +125,8 @@ def test_fuzz_system_calls_long(pool, programs, shape):
 
 @pytest.mark.parametrize("shape", [TWO, (*FOUR_CPUS, *TWO)], ids=["one-cpu", "four-cpus"])
 def test_killed_at_random_moments(pool, programs, request, shape):
-    """Programs with threads, with children and shared memory, in the middle of exec, and waiting,
-    from one driver.
+    """Programs with threads, with children and shared memory, in the middle of exec, waiting, and
+    with connections, from one driver.
     """
     cluster = pool.get(*shape)
     rounds = 200 if request.config.getoption("--long") else 20
@@ -114,10 +134,72 @@ def test_killed_at_random_moments(pool, programs, request, shape):
     print(f"killsoak {seed} {rounds}")
     argv = [programs / "glibc-static/killsoak", str(seed), str(rounds)]
 
-    def one_round():
-        assert cluster.run(argv, limit=1800).checked() == b"%d killed\n" % rounds
+    leaves_nothing(cluster, lambda: check_killed(cluster, argv, rounds))
 
-    leaves_nothing(cluster, one_round)
+
+def killed_with_connections(cluster, programs, rounds, *server):
+    """The driver alone, and connections to a server that is no part of it."""
+    seed = random.randrange(1 << 30)
+    print(f"killsoak {seed} {rounds}")
+    argv = [programs / "glibc-static/killsoak", str(seed), str(rounds), *map(str, server)]
+    leaves_nothing(cluster, lambda: check_killed(cluster, argv, rounds))
+
+
+def check_killed(cluster, argv, rounds):
+    assert cluster.run(argv, limit=1800).checked() == b"%d killed\n" % rounds
+
+
+def test_killed_with_connections_to_another_processor(pool, programs, request):
+    """A server on p1 echoes: after the end of its clients neither processor has a socket or a
+    connection of theirs.
+    """
+    cluster = pool.get("--processors", "2", *TWO)
+    argv = [f"{programs}/glibc-static/across", "serve", "7005"]
+    server, said = cluster.start(argv, node="p1")
+    try:
+        wait_for(lambda: b"ready" in said.data[1])
+        before = cluster.stats()
+        rounds = 100 if request.config.getoption("--long") else 10
+        killed_with_connections(cluster, programs, rounds, 7005)
+        assert delta(before, cluster.stats(), "p0", "socket.remote.connects") > rounds / 2
+    finally:
+        server.signal(9)
+        assert server.wait(time.monotonic() + SLOW_END_S)
+
+
+@contextlib.contextmanager
+def echoing():
+    """A port of the host that echoes."""
+
+    class Echo(socketserver.BaseRequestHandler):
+        def handle(self):
+            with contextlib.suppress(OSError):
+                while data := self.request.recv(1 << 16):
+                    self.request.sendall(data)
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+    with Server(("127.0.0.1", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.long
+def test_killed_with_connections_to_the_host(pool, programs):
+    """Through lwIP: its memory comes back, with the connections that it forgets last."""
+    cluster = pool.get("--net", "user")
+    with echoing() as port:
+        until = f"until echo x | nc -w 5 10.0.2.2 {port} | grep -q x; do sleep 0.2; done"
+        assert cluster.run(["/usr/bin/busybox", "sh", "-c", until]).status == 0
+        memory = lambda: cluster.stats()["p0"]["tcpip.memory"]  # noqa: E731
+        before = memory()
+        killed_with_connections(cluster, programs, 100, port, "10.0.2.2")
+        assert cluster.stats()["p0"]["tcpip.no_memory"] == 0
+        wait_for(lambda: memory() <= before, STACK_FORGETS_S)
 
 
 @pytest.mark.parametrize("shape", [

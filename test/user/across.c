@@ -7,11 +7,16 @@
  *	across ask WHERE BYTES: sends them in pieces of many sizes, and prints whether they come
  *		back
  *	across hold WHERE: accepts connections, echoes a byte of each, and keeps them
+ *	across serve PORT: echoes each connection to its end, all at the same time
  *	across wait WHERE: has a byte echoed, and prints what then ends the connection
+ *	across taken PATH: prints what bind() says
  *	across bind PORT: prints what bind() and listen() say
  *	across packets WHERE: sends packets and datagrams, and prints whether what is echoed has
  *		their borders
  *	across mirror WHERE: echoes the packets of one connection, then datagrams
+ *	across udp PORT: echoes datagrams of UDP until an empty one
+ *	across asks PORT: sends such, and prints whether they come back, and what a port without a
+ *		socket answers
  * With AF_UNIX both ends print who the other one is. echo and hold remove a path that is there.
  */
 #include "call.h"
@@ -19,6 +24,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -219,6 +225,30 @@ static int hold(const char *where)
 	}
 }
 
+static int serve(const char *where)
+{
+	const int l = listening(where);
+
+	CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+	for (;;) {
+		const int fd = accept(l, NULL, NULL);
+		pid_t child;
+		ssize_t n;
+
+		CHECK(fd >= 0);
+		child = fork();
+		CHECK(child >= 0);
+		if (!child) {
+			close(l);
+			while ((n = recv(fd, buf, sizeof(buf), 0)) > 0 &&
+			       send(fd, buf, (size_t)n, MSG_NOSIGNAL) > 0)
+				;
+			_exit(0);
+		}
+		close(fd);
+	}
+}
+
 static int wait_for_end(const char *where)
 {
 	const int fd = connected(where);
@@ -328,6 +358,58 @@ static int packets(const char *where)
 	return 0;
 }
 
+static int taken(const char *where)
+{
+	socklen_t len;
+	const struct sockaddr_un un = unix_name(where, &len);
+	const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	printf("bind: %s\n", bind(fd, (const void *)&un, len) ? strerror(errno) : "bound");
+	return 0;
+}
+
+static int udp(int port)
+{
+	const struct sockaddr_in in = name_of(port);
+	const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	struct sockaddr_in from;
+	socklen_t len = sizeof(from);
+	ssize_t n;
+
+	CHECK(fd >= 0);
+	CHECK(!bind(fd, (const void *)&in, sizeof(in)));
+	printf("ready\n");
+	fflush(stdout);
+	while ((n = recvfrom(fd, buf, sizeof(buf), 0, (void *)&from, &len)) > 0)
+		CHECK(sendto(fd, buf, (size_t)n, 0, (const void *)&from, len) == n);
+	printf("%s\n", n ? strerror(errno) : "the end");
+	return 0;
+}
+
+static int ask_udp(int port)
+{
+	const struct sockaddr_in in = name_of(port), none = name_of(port + 1);
+	const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	unsigned int good = 0;
+
+	CHECK(fd >= 0);
+	CHECK(!connect(fd, (const void *)&in, sizeof(in)));
+	for (size_t n = 1; n < 60000; n = n * 3 + 1) {
+		for (size_t i = 0; i < n; i++)
+			buf[i] = byte_at(i + n);
+		CHECK(send(fd, buf, n, 0) == (ssize_t)n);
+		memset(buf, 0, n);
+		if (recv(fd, buf, sizeof(buf), 0) == (ssize_t)n && buf[n - 1] == byte_at(2 * n - 1))
+			good++;
+	}
+	CHECK(send(fd, buf, 0, 0) == 0);
+	CHECK(!connect(fd, (const void *)&none, sizeof(none)));
+	CHECK(send(fd, "x", 1, 0) == 1);
+	CHECK(recv(fd, buf, 1, 0) == -1);
+	printf("%u datagrams, then %s\n", good, strerror(errno));
+	return 0;
+}
+
 static int try_bind(int port)
 {
 	const struct sockaddr_in in = name_of(port);
@@ -354,11 +436,19 @@ int main(int argc, char **argv)
 		return echo(where);
 	if (!strcmp(argv[1], "hold"))
 		return hold(where);
+	if (!strcmp(argv[1], "serve"))
+		return serve(where);
 	if (!strcmp(argv[1], "wait"))
 		return wait_for_end(where);
 	if (!strcmp(argv[1], "mirror"))
 		return mirror(where);
 	if (!strcmp(argv[1], "packets"))
 		return packets(where);
+	if (!strcmp(argv[1], "taken"))
+		return taken(where);
+	if (!strcmp(argv[1], "udp"))
+		return udp(atoi(where));
+	if (!strcmp(argv[1], "asks"))
+		return ask_udp(atoi(where));
 	return strcmp(argv[1], "bind") ? 2 : try_bind(atoi(where));
 }

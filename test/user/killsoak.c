@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SIGKILL at random moments: killsoak SEED ROUNDS
+ * SIGKILL at random moments: killsoak SEED ROUNDS [PORT [ADDRESS]]
  *
- * Each round starts one of four programs that never end by themselves, lets it go for a while,
+ * Each round starts one of five programs that never end by themselves, lets it go for a while,
  * kills its group and waits until everything that descends from it is gone. Afterwards no process,
- * descriptor or file is left; what the kernel has left its counters tell. Prints the same on
- * Linux.
+ * descriptor or file is left; what the kernel has left its counters tell. With PORT it is always
+ * the program of sockets, which talks to a server at that port of ADDRESS or 127.0.0.1 as well
+ * (`across serve`, perhaps on another processor). Prints the same on Linux.
  */
 #include "user.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,15 +22,19 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #define HEAP    (2 * MB)
 #define GONE_S  60
 #define LONGEST 400000 /* microseconds that a program lives at most */
+#define KINDS   5U
+#define SOCKETS 4U /* the kind that talks by sockets */
 
 static const char *self;
 static char *heap;
@@ -189,6 +196,149 @@ static void waiting(void)
 	}
 }
 
+/* --- sockets: listeners, connections, datagrams, descriptors under way --------------------- */
+
+#define KEPT 8 /* connections that a server has at a time */
+
+static struct sockaddr_in far; /* a server that is no part of this */
+
+struct servers {
+	struct pollfd fds[3 + KEPT]; /* TCP, AF_UNIX, UDP, and connections */
+	struct sockaddr_in tcp, udp;
+	struct sockaddr_un un;
+	socklen_t un_len;
+};
+
+static void servers_make(struct servers *s)
+{
+	const struct sockaddr_in any = { .sin_family = AF_INET,
+					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct sockaddr_un none = { .sun_family = AF_UNIX };
+	socklen_t len = sizeof(any);
+
+	for (int i = 0; i < 3 + KEPT; i++)
+		s->fds[i] = (struct pollfd){ -1, POLLIN, 0 };
+	s->fds[0].fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	s->fds[1].fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	s->fds[2].fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+	CHECK(bind(s->fds[0].fd, (const void *)&any, sizeof(any)) == 0);
+	CHECK(bind(s->fds[2].fd, (const void *)&any, sizeof(any)) == 0);
+	CHECK(getsockname(s->fds[0].fd, (void *)&s->tcp, &len) == 0);
+	CHECK(getsockname(s->fds[2].fd, (void *)&s->udp, &len) == 0);
+	/* An abstract name that the system chooses. */
+	CHECK(bind(s->fds[1].fd, (const void *)&none, sizeof(none.sun_family)) == 0);
+	s->un_len = sizeof(s->un);
+	CHECK(getsockname(s->fds[1].fd, (void *)&s->un, &s->un_len) == 0);
+	CHECK(listen(s->fds[0].fd, 3) == 0 && listen(s->fds[1].fd, 3) == 0);
+}
+
+/* A descriptor travels over @fd: one end of @pair, or @fd itself, which nobody else may have. */
+static void send_fd(int fd, int what)
+{
+	char data = 'x', room[CMSG_SPACE(sizeof(int))] = "";
+	struct iovec iov = { &data, 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = room,
+			      .msg_controllen = sizeof(room) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &what, sizeof(what));
+	(void)sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static int made_connection(int family, const void *name, socklen_t len)
+{
+	const struct timeval soon = { 0, 30000 };
+	const int fd = socket(family, SOCK_STREAM, 0);
+
+	CHECK(fd >= 0);
+	CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon)) == 0);
+	CHECK(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &soon, sizeof(soon)) == 0);
+	(void)connect(fd, name, len);
+	return fd;
+}
+
+static void client(const struct servers *s, uint64_t *rnd)
+{
+	static char buf[100000];
+	const struct sockaddr_in *there = far.sin_port ? &far : &s->tcp;
+	int pair[2], fds[3];
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	fds[0] = made_connection(AF_INET, &s->tcp, sizeof(s->tcp));
+	fds[1] = made_connection(AF_UNIX, &s->un, s->un_len);
+	fds[2] = made_connection(AF_INET, there, sizeof(*there));
+	for (int i = 0; i < 20; i++) {
+		const int fd = fds[next_random(rnd) % 3];
+		const size_t n = next_random(rnd) % (i % 4 ? 2000 : sizeof(buf));
+
+		(void)send(fd, buf, n, MSG_NOSIGNAL);
+		(void)sendto(s->fds[2].fd, buf, n % 3000, MSG_DONTWAIT, (const void *)&s->udp,
+			     sizeof(s->udp));
+		if (next_random(rnd) % 2)
+			(void)recv(fd, buf, n + 1, 0);
+		if (next_random(rnd) % 16 == 0)
+			shutdown(fd, SHUT_WR);
+		send_fd(fds[1], pair[1]);
+		send_fd(pair[0], pair[1]); /* to where it came from: a cycle */
+	}
+}
+
+/* Accept, echo, and forget: whatever is there. */
+static void serve(struct servers *s, uint64_t *rnd)
+{
+	static char buf[50000];
+
+	if (poll(s->fds, 3 + KEPT, 2) <= 0)
+		return;
+	for (int i = 0; i < 3 + KEPT; i++) {
+		const int fd = s->fds[i].fd;
+		struct pollfd *kept = &s->fds[3 + next_random(rnd) % KEPT];
+		ssize_t n;
+
+		if (!s->fds[i].revents)
+			continue;
+		if (i < 2) {
+			if (kept->fd >= 0)
+				close(kept->fd); /* perhaps with bytes that nobody has read */
+			kept->fd = accept4(fd, NULL, NULL, SOCK_NONBLOCK);
+			kept->revents = 0;
+			continue;
+		}
+		n = recv(fd, buf, sizeof(buf), 0);
+		if (n > 0 && i > 2)
+			n = send(fd, buf, (size_t)n, MSG_NOSIGNAL);
+		if (i > 2 && (n == 0 || (n < 0 && errno != EAGAIN))) {
+			close(fd);
+			s->fds[i].fd = -1;
+		}
+	}
+}
+
+static void sockets(void)
+{
+	uint64_t rnd = (uint64_t)getpid() * 77 + 1;
+	struct servers s;
+
+	servers_make(&s);
+	for (;;) {
+		const pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (!pid) {
+			rnd = (uint64_t)getpid();
+			client(&s, &rnd);
+			_exit(0);
+		}
+		while (waitpid(pid, NULL, WNOHANG) == 0)
+			serve(&s, &rnd);
+	}
+}
+
 /* --- the driver ------------------------------------------------------------------------------- */
 
 static void run(unsigned int kind)
@@ -206,6 +356,9 @@ static void run(unsigned int kind)
 		break;
 	case 2:
 		exec_again(0);
+		break;
+	case SOCKETS:
+		sockets();
 		break;
 	default:
 		waiting();
@@ -233,7 +386,10 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Everything that came from @pid; orphans are given to this process. Returns when there is none. */
+/*
+ * Everything that came from @pid, which has been killed and has not ended by itself; orphans are
+ * given to this process. Returns when there is none.
+ */
 static void reap_all(pid_t pid, unsigned int round)
 {
 	const double end = now() + GONE_S;
@@ -243,11 +399,15 @@ static void reap_all(pid_t pid, unsigned int round)
 	sigaddset(&set, SIGCHLD);
 	for (;;) {
 		const struct timespec some = { 1, 0 };
-		const pid_t got = waitpid(-1, NULL, WNOHANG);
+		int status;
+		const pid_t got = waitpid(-1, &status, WNOHANG);
 
 		if (got < 0 && errno == ECHILD)
 			return;
 		CHECK(got >= 0);
+		if (got == pid && (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL))
+			die("round %u: pid %d ended by itself, status %#x", round, pid,
+			    (unsigned int)status);
 		if (got)
 			continue;
 		if (now() > end)
@@ -267,6 +427,9 @@ int main(int argc, char **argv)
 	self = argv[0];
 	if (argc > 2 && !strcmp(argv[1], "exec"))
 		exec_again(arg_number(argc, argv, 2, 0));
+	far.sin_family = AF_INET;
+	far.sin_port = htons((unsigned short)arg_number(argc, argv, 3, 0));
+	CHECK(inet_pton(AF_INET, argc > 4 ? argv[4] : "127.0.0.1", &far.sin_addr) == 1);
 	CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
@@ -281,7 +444,7 @@ int main(int argc, char **argv)
 		CHECK(pid >= 0);
 		if (!pid) {
 			sigprocmask(SIG_UNBLOCK, &set, NULL);
-			run(i % 4);
+			run(far.sin_port ? SOCKETS : i % KINDS);
 		}
 		setpgid(pid, pid); /* whoever is first */
 		usleep(life);

@@ -26,12 +26,6 @@
 #define KERNEL_TEXT  0xffffffff80100000UL
 #define NONCANONICAL 0x0000800000000000UL
 #define USER_END     0x00007ffffffff000UL
-#define LEN(a)       (sizeof(a) / sizeof((a)[0]))
-#define ONE_OF(w, ...)                                       \
-	({                                                   \
-		static const long pool_[] = { __VA_ARGS__ }; \
-		pool_[draw(w, LEN(pool_))];                  \
-	})
 
 static long edge_number(struct worker *w)
 {
@@ -169,7 +163,7 @@ static long bad_pointer(struct worker *w)
 }
 
 /* Room in the worker's own memory, which is there whatever calls do to the areas. */
-static char *room(struct worker *w, size_t size)
+char *args_room(struct worker *w, size_t size)
 {
 	const size_t all = SCRATCH_PAGES * PAGE;
 
@@ -184,7 +178,7 @@ static char *room(struct worker *w, size_t size)
  * The same bytes at another place: crossing into a page that is read-only or not there, or not
  * aligned.
  */
-static long place(struct worker *w, char *made, size_t size)
+long args_place(struct worker *w, char *made, size_t size)
 {
 	char *at;
 
@@ -230,11 +224,11 @@ static long word(struct worker *w)
 static long words(struct worker *w)
 {
 	const size_t n = 1 + draw(w, 32);
-	long *p = (long *)room(w, n * 8);
+	long *p = (long *)args_room(w, n * 8);
 
 	for (size_t i = 0; i < n; i++)
 		p[i] = word(w);
-	return place(w, (char *)p, n * 8);
+	return args_place(w, (char *)p, n * 8);
 }
 
 /* A time: soon, for something must happen, or nonsense. */
@@ -247,23 +241,23 @@ static void put_time(struct worker *w, long *sec, long *nsec)
 
 static long times(struct worker *w, unsigned int n)
 {
-	long *t = (long *)room(w, n * 16UL);
+	long *t = (long *)args_room(w, n * 16UL);
 
 	for (unsigned int i = 0; i < n; i++)
 		put_time(w, &t[2 * i], &t[2 * i + 1]);
-	return chance(w, 6) ? 0 : place(w, (char *)t, n * 16UL);
+	return chance(w, 6) ? 0 : args_place(w, (char *)t, n * 16UL);
 }
 
 static long vector(struct worker *w)
 {
 	const size_t n = 1 + draw(w, 10);
-	long *v = (long *)room(w, n * 16);
+	long *v = (long *)args_room(w, n * 16);
 
 	for (size_t i = 0; i < n; i++) {
 		v[2 * i] = chance(w, 70) ? (long)(area_page(w) + draw(w, PAGE)) : bad_pointer(w);
 		v[2 * i + 1] = chance(w, 80) ? (long)draw(w, 6000) : length(w);
 	}
-	return place(w, (char *)v, n * 16);
+	return args_place(w, (char *)v, n * 16);
 }
 
 static long path(struct worker *w)
@@ -335,7 +329,7 @@ static long path(struct worker *w)
 
 	if (chance(w, 4)) {
 		len = chance(w, 50) ? 255 + draw(w, 3) : 4094 + draw(w, 4);
-		p = room(w, len + 1);
+		p = args_room(w, len + 1);
 		memset(p, len > 300 ? '/' : 'n', len);
 		p[len] = 0;
 		return (long)p;
@@ -344,23 +338,23 @@ static long path(struct worker *w)
 	const char *name = names[chance(w, 50) ? draw(w, 15) : draw(w, LEN(names))];
 
 	len = strlen(name);
-	p = room(w, len + 1);
+	p = args_room(w, len + 1);
 	memcpy(p, name, len + 1);
 	if (chance(w, 2) && len)
 		p[draw(w, len)] = (char)draw(w, 256);
-	return place(w, p, len + 1);
+	return args_place(w, p, len + 1);
 }
 
 static long strings(struct worker *w)
 {
 	static char word1[] = "one", word2[] = "A=b";
 	const size_t n = draw(w, 5);
-	long *v = (long *)room(w, (n + 1) * 8);
+	long *v = (long *)args_room(w, (n + 1) * 8);
 
 	for (size_t i = 0; i < n; i++)
 		v[i] = chance(w, 95) ? (long)(chance(w, 50) ? word1 : word2) : bad_pointer(w);
 	v[n] = 0;
-	return chance(w, 85) ? (long)v : place(w, (char *)v, (n + 1) * 8);
+	return chance(w, 85) ? (long)v : args_place(w, (char *)v, (n + 1) * 8);
 }
 
 static void on_signal(int signo)
@@ -371,7 +365,7 @@ static void on_signal(int signo)
 /* struct sigaction of the kernel, struct sigevent, stack_t, siginfo, sigset. */
 static long signal_struct(struct worker *w, char kind)
 {
-	long *p = (long *)room(w, 128);
+	long *p = (long *)args_room(w, 128);
 
 	for (int i = 0; i < 16; i++)
 		p[i] = chance(w, 60) ? 0 : word(w);
@@ -403,13 +397,17 @@ static long signal_struct(struct worker *w, char kind)
 		p[2] = ONE_OF(w, 0, 2048, 4096, 16384, 65536, -1);
 		break;
 	}
-	return place(w, (char *)p, kind == 'm' ? 8 : kind == 'g' ? 32 : kind == 'a' ? 24 : 128);
+	return args_place(w, (char *)p,
+			  kind == 'm'   ? 8
+			  : kind == 'g' ? 32
+			  : kind == 'a' ? 24
+					: 128);
 }
 
 static long small_struct(struct worker *w, char kind)
 {
 	const size_t n = kind == 'j' ? 1 + draw(w, 8) : 1;
-	int *p = (int *)room(w, 96);
+	int *p = (int *)args_room(w, 96);
 
 	memset(p, 0, 96);
 	switch (kind) {
@@ -418,12 +416,12 @@ static long small_struct(struct worker *w, char kind)
 			p[2 * i] = (int)fd(w);
 			p[2 * i + 1] = (int)draw(w, chance(w, 80) ? 64 : 1UL << 32);
 		}
-		return place(w, (char *)p, n * 8);
+		return args_place(w, (char *)p, n * 8);
 	case 'e': /* epoll_event */
 		p[0] = (int)(draw(w, 32) |
 			     (unsigned int)ONE_OF(w, 0, 0, (int)EPOLLET, EPOLLONESHOT, 1 << 28));
 		p[1] = (int)draw(w, 100);
-		return place(w, (char *)p, 12);
+		return args_place(w, (char *)p, 12);
 	case 'k': /* flock, or for F_NOTIFY a set of events */
 		if (chance(w, 10))
 			return (long)draw(w, 64) | (chance(w, 50) ? 0x80000000L : 0);
@@ -431,23 +429,23 @@ static long small_struct(struct worker *w, char kind)
 		((long *)p)[1] = chance(w, 70) ? small_number(w) : edge_number(w);
 		((long *)p)[2] = chance(w, 70) ? small_number(w) : edge_number(w);
 		p[6] = chance(w, 80) ? 0 : (int)pid(w);
-		return place(w, (char *)p, 32);
+		return args_place(w, (char *)p, 32);
 	case 'H': /* open_how */
 		((long *)p)[0] = (long)draw(w, 3) | ONE_OF(w, 0, 0, O_CREAT, O_PATH, O_TMPFILE,
 							   O_NOFOLLOW, O_DIRECTORY, O_TRUNC);
 		((long *)p)[1] = chance(w, 60) ? 0 : (long)draw(w, 01000);
 		((long *)p)[2] = chance(w, 85) ? (long)draw(w, 32) : edge_number(w);
-		return place(w, (char *)p, 24);
+		return args_place(w, (char *)p, 24);
 	default: /* 'q', an offset */
 		*(long *)p = chance(w, 75) ? (long)draw(w, 100000) : edge_number(w);
-		return chance(w, 25) ? 0 : place(w, (char *)p, 8);
+		return chance(w, 25) ? 0 : args_place(w, (char *)p, 8);
 	}
 }
 
 /* struct clone_args; the calls that start tasks are made by child.c. */
 static long clone_args(struct worker *w)
 {
-	long *p = (long *)room(w, 88);
+	long *p = (long *)args_room(w, 88);
 
 	memset(p, 0, 88);
 	p[0] = args_pick(w, 'Z') & ~0xffL;
@@ -460,30 +458,30 @@ static long clone_args(struct worker *w)
 		p[6] = ONE_OF(w, 4096, 16384, 0, -1);
 	}
 	if (chance(w, 10)) { /* set_tid: numbers from the innermost namespace outwards */
-		long *tids = (long *)room(w, 16);
+		long *tids = (long *)args_room(w, 16);
 
 		tids[0] = (chance(w, 80) ? ONE_OF(w, 1, 2, 300) : edge_number(w)) |
 			  (long)small_number(w) << 32;
 		tids[1] = word(w);
-		p[8] = place(w, (char *)tids, 16);
+		p[8] = args_place(w, (char *)tids, 16);
 		p[9] = chance(w, 90) ? ONE_OF(w, 1, 2, 3, 32, 33) : edge_number(w);
 	}
 	for (int i = 0; i < 11 && chance(w, 10); i++)
 		p[draw(w, 11)] = word(w);
-	return place(w, (char *)p, 88);
+	return args_place(w, (char *)p, 88);
 }
 
 static long waitv(struct worker *w)
 {
 	const size_t n = 1 + draw(w, 4);
-	long *p = (long *)room(w, n * 24);
+	long *p = (long *)args_room(w, n * 24);
 
 	for (size_t i = 0; i < n; i++) {
 		p[3 * i] = small_number(w) & 1;
 		p[3 * i + 1] = args_pick(w, 'W');
 		p[3 * i + 2] = chance(w, 85) ? ONE_OF(w, 2, 130) : edge_number(w);
 	}
-	return place(w, (char *)p, n * 24);
+	return args_place(w, (char *)p, n * 24);
 }
 
 /* An object of System V IPC that is there, of whatever kind, or what was one. */
@@ -636,8 +634,8 @@ static long filter(struct worker *w)
 		uint16_t code;
 		uint8_t jt, jf;
 		uint32_t k;
-	} *f = (struct insn *)room(w, nr * sizeof(*f));
-	long *prog = (long *)room(w, 16);
+	} *f = (struct insn *)args_room(w, nr * sizeof(*f));
+	long *prog = (long *)args_room(w, 16);
 	const uint32_t call = (uint32_t)draw(w, 470);
 	const bool needed = call == SYS_rt_sigreturn || call == SYS_exit ||
 			    call == SYS_exit_group || call == SYS_rt_sigaction;
@@ -656,7 +654,7 @@ static long filter(struct worker *w)
 	}
 	prog[0] = chance(w, 95) ? nr : (long)draw(w, 70000);
 	prog[1] = chance(w, 95) ? (long)f : bad_pointer(w);
-	return place(w, (char *)prog, 16);
+	return args_place(w, (char *)prog, 16);
 }
 
 static long pointer_kind(struct worker *w, char kind)
@@ -737,6 +735,8 @@ long args_pick(struct worker *w, char kind)
 	default:
 		break;
 	}
+	if (strchr(NET_KINDS, kind))
+		return net_pick(w, kind);
 	if (strchr("QMRVOK8UENDCIFPyYJhXzT@-~", kind))
 		return number_kind(w, kind);
 	return pointer_kind(w, kind);

@@ -7,9 +7,13 @@
 #include "sysfuzz.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 
 #define VREGION (2 * MB)
@@ -94,18 +98,98 @@ static long make_fd(unsigned int i)
 	}
 }
 
+/* A socket of @family at the loopback address and a port that all children share, or unbound. */
+static long make_inet(int family, int type, unsigned int port, bool listens)
+{
+	const struct sockaddr_in in = { .sin_family = AF_INET,
+					.sin_port = htons((unsigned short)port),
+					.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct sockaddr_in6 in6 = { .sin6_family = AF_INET6,
+					  .sin6_port = htons((unsigned short)port),
+					  .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	const long fd = RAW(SYS_socket, family, type, 0);
+
+	/* Another child may have the port: the socket stays without a name then. */
+	if (port)
+		(void)RAW(SYS_bind, fd, family == AF_INET ? (long)&in : (long)&in6,
+			  family == AF_INET ? sizeof(in) : sizeof(in6));
+	if (listens)
+		(void)RAW(SYS_listen, fd, 3);
+	return fd;
+}
+
+/* With a path in the directory of the child, or an abstract name that all children share. */
+static long make_unix(int type, const char *name, bool listens)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	const long fd = RAW(SYS_socket, AF_UNIX, type, 0);
+
+	strcpy(un.sun_path, name);
+	if (*name == '@')
+		un.sun_path[0] = '\0';
+	else
+		(void)RAW(SYS_unlinkat, AT_FDCWD, (long)name, 0);
+	(void)RAW(SYS_bind, fd, (long)&un, offsetof(struct sockaddr_un, sun_path) + strlen(name));
+	if (listens)
+		(void)RAW(SYS_listen, fd, 3);
+	return fd;
+}
+
+/* The socket that has number @i among the pool's. */
+static long make_socket(unsigned int i)
+{
+	static int pair[2];
+
+	switch (i) {
+	case 0:
+	case 2:
+	case 4:
+		pair[0] = pair[1] = -1;
+		(void)RAW(SYS_socketpair, AF_UNIX,
+			  i == 0   ? SOCK_STREAM
+			  : i == 2 ? SOCK_DGRAM | SOCK_NONBLOCK
+				   : SOCK_SEQPACKET,
+			  0, (long)pair);
+		return pair[0];
+	case 1:
+	case 3:
+	case 5:
+		return pair[1];
+	case 6:
+		return make_inet(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, FUZZ_PORT, true);
+	case 7:
+		return make_inet(AF_INET, SOCK_STREAM, 0, false);
+	case 8:
+		return make_inet(AF_INET, SOCK_DGRAM, FUZZ_PORT, false);
+	case 9:
+		return make_inet(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0, false);
+	case 10:
+		return make_inet(AF_INET6, SOCK_STREAM, FUZZ_PORT + 1, true);
+	case 11:
+		return make_inet(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0, false);
+	case 12:
+		return make_inet(AF_INET6, SOCK_DGRAM, FUZZ_PORT + 1, false);
+	case 13:
+		return RAW(SYS_socket, AF_NETLINK, SOCK_RAW, 0);
+	case 14:
+		return make_unix(SOCK_STREAM | SOCK_NONBLOCK, "@fuzz", true);
+	default:
+		return make_unix(SOCK_DGRAM, "sock", false);
+	}
+}
+
 static void refresh_fds(void)
 {
-	long got[64];
+	long got[FD_POOL];
 	unsigned int n = 0;
 
 	/* open() takes the lowest free number: those beyond the pool go at the end. */
-	for (unsigned int i = 0; i < FD_POOL - 3 && n < 64; i++) {
+	for (unsigned int i = 0; i < FD_POOL - 3; i++) {
 		long fd;
 
 		if (RAW(SYS_fcntl, 3 + (long)i, F_GETFD) >= 0)
 			continue;
-		fd = make_fd(i);
+		fd = i + 3 < FIRST_SOCKET ? make_fd(i) : make_socket(i + 3 - FIRST_SOCKET);
 		if (fd >= FD_POOL)
 			got[n++] = fd;
 	}

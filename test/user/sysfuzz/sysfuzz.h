@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The system call fuzzer's parts: main.c runs and watches children, child.c is what they do,
- * pools.c makes the descriptors and memory that arguments are drawn from, args.c draws them,
- * calls.c knows which call wants what.
+ * pools.c makes the descriptors and memory that arguments are drawn from, args.c draws them
+ * (net_args.c those of sockets), calls.c knows which call wants what.
  *
  * Workers share one thread pointer, whatever the calls make of it, so what they run uses no
  * thread-local storage: raw calls, no errno.
@@ -16,7 +16,9 @@
 
 #define NR_WORKERS    3U
 #define SCRATCH_PAGES 4UL
-#define FD_POOL       48
+#define FD_POOL       64
+#define FIRST_SOCKET  48   /* descriptors from here on are made as sockets */
+#define FUZZ_PORT     7900 /* and the next ones */
 #define AREA_PAGES    64UL
 #define MAX_CALLS     512
 
@@ -64,6 +66,8 @@ struct worker {
 	unsigned int id, child;
 	unsigned int left; /* calls */
 	unsigned int used; /* bytes of the scratch memory */
+	unsigned int made; /* bytes of the address, option or buffer that was made last */
+	int level;         /* of the option that is drawn next */
 	int driver, self;  /* pids */
 	bool root;
 	bool forked; /* in a process that a fuzzed fork has made */
@@ -86,6 +90,13 @@ static inline long raw(long nr, const long a[6])
 	return ret;
 }
 
+#define LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define ONE_OF(w, ...)                                       \
+	({                                                   \
+		static const long pool_[] = { __VA_ARGS__ }; \
+		pool_[draw(w, LEN(pool_))];                  \
+	})
+
 #define RAW(nr, ...) raw(nr, (const long[6]){ __VA_ARGS__ })
 
 static inline uint64_t draw(struct worker *w, uint64_t below)
@@ -103,6 +114,11 @@ void pools_refresh(struct pools *pools);
 bool pools_repair(struct pools *pools, unsigned long addr);
 
 long args_pick(struct worker *w, char kind);
+char *args_room(struct worker *w, size_t size);
+long args_place(struct worker *w, char *made, size_t size);
+long net_pick(struct worker *w, char kind);
+#define NET_KINDS "/&:;<>?%#^_=!*"
+
 const char *calls_refuse(const struct worker *w, long nr, const long a[6]);
 void child_run(struct watch *watch, unsigned int slot, uint64_t seed, unsigned int count, bool root,
 	       bool say, int driver) __attribute__((noreturn));
