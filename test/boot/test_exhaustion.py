@@ -19,6 +19,7 @@ GAUGES = (
     "pipe.slots",
     "file.open",
     "excache.space_objects",
+    "socket.open",
 )
 
 
@@ -40,9 +41,10 @@ def settled(cluster, before) -> dict[str, float]:
 
 KINDS = ["pipes", "files", "processes", "threads", "sockets", "timers", "epolls", "signals",
          "names", "locks"]  # fmt: skip
+QUEUES = ["streams", "datagrams"]  # over loopback, full
 
 
-@pytest.mark.parametrize("what", KINDS)
+@pytest.mark.parametrize("what", KINDS + [pytest.param(q, marks=pytest.mark.long) for q in QUEUES])
 def test_processor_refuses_and_goes_on(pool, programs, what):
     """Three times as much as there is, and the third refusal comes like the first."""
     cluster = pool.get(*SMALL_PROCESSOR)
@@ -54,7 +56,7 @@ def test_processor_refuses_and_goes_on(pool, programs, what):
     assert cluster.run(["/usr/bin/busybox", "echo", "alive"]).checked() == b"alive\n"
 
 
-# Forks, pipes, descriptors, files of tmpfs, memory.
+# Forks, pipes, descriptors, files of tmpfs, memory, a connection over loopback.
 JOB = """
 i=0
 while [ $i -lt 10 ]; do
@@ -63,14 +65,17 @@ while [ $i -lt 10 ]; do
 done
 cat /tmp/job* | md5sum
 sort -r /tmp/job* | tail -n 2
+nc -l -p 7200 < /tmp/job1 > /tmp/job &
+until echo asks | nc 127.0.0.1 7200 2> /dev/null; do :; done
+wait; cat /tmp/job
 rm /tmp/job*
 """
-JOB_OUT = b"%s  -\nfile 1\nfile 0\n" % (
+JOB_OUT = b"%s  -\nfile 1\nfile 0\nfile 1\nasks\n" % (
     hashlib.md5(b"".join(b"file %d\n" % i for i in range(10)), usedforsecurity=False)
     .hexdigest().encode())  # fmt: skip
 
 
-@pytest.mark.parametrize("what", [*KINDS, pytest.param("vmas", marks=pytest.mark.long)])
+@pytest.mark.parametrize("what", [*KINDS, *QUEUES, pytest.param("vmas", marks=pytest.mark.long)])
 def test_another_program_goes_on(pool, programs, what):
     """One program has all that it can get of a kind; another one does its work meanwhile."""
     cluster = pool.get(*SMALL_PROCESSOR)
@@ -86,6 +91,20 @@ def test_another_program_goes_on(pool, programs, what):
     assert bytes(capture.data[1]) == f"{what}: held\n{what}: refused after many\n".encode()
     stats = settled(cluster, before)
     assert stats["kmem.charged"] == 0 and stats["kmem.accounts"] == 0
+
+
+@pytest.mark.long
+def test_ports_end(pool, programs):
+    """As Linux says it, in a network namespace of its own."""
+    cluster = pool.get("--memory", "processor=512M")
+    before = gauges(cluster)
+    got = cluster.run([programs / "glibc-static" / "socklimits", "ports"], limit=600)
+    assert got == Result(0, b"".join(
+        b"bind: -1 EADDRINUSE\nafter many\n%s\nconnect: -1 %s\nof the other kind: 0\n"
+        b"connect with one: 0\nbind without: -1 EADDRINUSE\n" % said
+        for said in ((b"listen: -1 EADDRINUSE", b"EADDRNOTAVAIL"), (b"send: -1 EAGAIN", b"EAGAIN"))
+    ), b"")  # fmt: skip
+    settled(cluster, before)
 
 
 def test_mappings_are_counted(pool, programs):

@@ -10,6 +10,7 @@
 #include "user.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -145,6 +146,77 @@ static void sockets(void)
 		close(taken[i]);
 	CHECK(full > 0); /* the bytes end before the descriptors */
 	say("sockets", nr, err);
+}
+
+static struct sockaddr_in bound(int fd)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(in);
+
+	CHECK(bind(fd, (struct sockaddr *)&in, len) == 0);
+	CHECK(getsockname(fd, (struct sockaddr *)&in, &len) == 0);
+	return in;
+}
+
+/* Connections over loopback, each with all that it takes in either direction. */
+static void streams(void)
+{
+	static char data[65536];
+	const int l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	const struct sockaddr_in in = bound(l);
+	int nr = 0, full = 0, err = 0;
+
+	CHECK(listen(l, 10) == 0);
+	while (nr + 2 <= MOST && !err) {
+		taken[nr] = socket(AF_INET, SOCK_STREAM, 0);
+		if (taken[nr] < 0 || connect(taken[nr], (const struct sockaddr *)&in, sizeof(in))) {
+			err = errno;
+			nr += taken[nr] >= 0;
+			break;
+		}
+		taken[nr + 1] = accept(l, NULL, NULL);
+		err = taken[nr + 1] < 0 ? errno : 0;
+		for (int i = 0; i < 2 && !err; i++) {
+			while (send(taken[nr + i], data, sizeof(data), MSG_DONTWAIT) > 0)
+				;
+			full += errno == ENOBUFS || errno == ENOMEM;
+		}
+		nr += err ? 1 : 2;
+	}
+	hold("streams");
+	for (int i = 0; i < nr; i++)
+		close(taken[i]);
+	close(l);
+	CHECK(full > 0); /* the bytes end before the descriptors */
+	say("streams", nr, err == ENOBUFS ? ENOMEM : err);
+}
+
+/* Sockets that send to themselves until their queue takes no more: then datagrams are lost. */
+static void datagrams(void)
+{
+	static char data[8192];
+	int nr = 0, full = 0, err = 0;
+
+	while (nr < MOST && !err) {
+		taken[nr] = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+		if (taken[nr] < 0) {
+			err = errno;
+			break;
+		}
+		const struct sockaddr_in in = bound(taken[nr]);
+
+		for (int i = 0; i < 40; i++)
+			if (sendto(taken[nr], data, sizeof(data), 0, (const struct sockaddr *)&in,
+				   sizeof(in)) < 0)
+				full += errno == ENOBUFS || errno == ENOMEM;
+		nr++;
+	}
+	hold("datagrams");
+	for (int i = 0; i < nr; i++)
+		close(taken[i]);
+	CHECK(full > 0);
+	say("datagrams", nr, err);
 }
 
 static void timers(void)
@@ -285,10 +357,11 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} bombs[] = {
-		{ "pipes", pipes },     { "files", files },     { "processes", processes },
-		{ "threads", threads }, { "sockets", sockets }, { "timers", timers },
-		{ "locks", locks },     { "epolls", epolls },   { "signals", signals },
-		{ "names", names },     { "vmas", vmas },       { "tables", tables },
+		{ "pipes", pipes },     { "files", files },         { "processes", processes },
+		{ "threads", threads }, { "sockets", sockets },     { "timers", timers },
+		{ "locks", locks },     { "epolls", epolls },       { "signals", signals },
+		{ "names", names },     { "vmas", vmas },           { "tables", tables },
+		{ "streams", streams }, { "datagrams", datagrams },
 	};
 	struct rlimit many = { MOST, MOST };
 	int rounds = ROUNDS;
