@@ -20,6 +20,7 @@
 #include <lib/string.h>
 #include <lwip/ip.h>
 #include <lwip/priv/tcp_priv.h>
+#include <lwip/sys.h>
 #include <lwip/tcp.h>
 #include <mm/slab.h>
 
@@ -37,6 +38,11 @@ struct tcpip_conn {
 	void *arg;
 	struct tcpip_data *first, *last;
 	size_t readable;
+	uint32_t progress_ms; /* when the peer last confirmed something, or bytes began to wait */
+	uint32_t user_timeout_ms; /* 0: none */
+	uint32_t syn_count;
+	int32_t fin_wait_s;  /* negative: not set */
+	uint32_t unsent_low; /* 0: any */
 	bool connected, ended, corked;
 	bool writable; /* atomic: worth waking a sender */
 	int error;
@@ -123,9 +129,54 @@ static size_t room_of(const struct tcp_pcb *pcb)
 	return pcb->snd_buf;
 }
 
-static bool is_writable(const struct tcp_pcb *pcb)
+static bool is_writable(const struct tcpip_conn *c, const struct tcp_pcb *pcb)
 {
+	if (c->unsent_low && pcb->snd_lbb - pcb->snd_nxt >= c->unsent_low)
+		return false;
 	return room_of(pcb) > TCP_SND_BUF / 3 && tcp_sndqueuelen(pcb) < TCP_SNDQUEUELOWAT;
+}
+
+/* Does the peer still have to confirm something? */
+static bool is_waiting(const struct tcp_pcb *pcb)
+{
+	return pcb->state == SYN_SENT || pcb->unacked || pcb->unsent;
+}
+
+static bool must_give_up(const struct tcpip_conn *c, const struct tcp_pcb *pcb)
+{
+	/* The last SYN has its time for an answer. */
+	if (pcb->state == SYN_SENT && pcb->nrtx >= c->syn_count && pcb->rtime + 1 >= pcb->rto)
+		return true;
+	if (!c->user_timeout_ms)
+		return false;
+	if (is_waiting(pcb))
+		return sys_now() - c->progress_ms >= c->user_timeout_ms;
+	return ip_get_option(pcb, SOF_KEEPALIVE) && pcb->keep_cnt_sent &&
+	       (tcp_ticks - pcb->tmr) * TCP_SLOW_INTERVAL >= c->user_timeout_ms;
+}
+
+/* Twice a second. */
+static err_t on_poll(void *arg, struct tcp_pcb *pcb)
+{
+	struct tcpip_conn *c = arg;
+
+	assert_mutex_held(&stack_mutex);
+	if (!c || !must_give_up(c, pcb))
+		return ERR_OK;
+	tcp_abort(pcb); /* on_error() hears that the time is over */
+	return ERR_ABRT;
+}
+
+/* The same for one that its user has closed; @arg: seconds. */
+static err_t on_closed_poll(void *arg, struct tcp_pcb *pcb)
+{
+	const uint32_t ticks = (uint32_t)(uintptr_t)arg * 1000 / TCP_SLOW_INTERVAL;
+
+	assert_mutex_held(&stack_mutex);
+	if (pcb->state != FIN_WAIT_2 || tcp_ticks - pcb->tmr < ticks)
+		return ERR_OK;
+	tcp_abandon(pcb, 0); /* as Linux, which sends nothing */
+	return ERR_ABRT;
 }
 
 static err_t on_sent(void *arg, struct tcp_pcb *pcb, u16_t len)
@@ -134,7 +185,8 @@ static err_t on_sent(void *arg, struct tcp_pcb *pcb, u16_t len)
 
 	(void)len;
 	assert_mutex_held(&stack_mutex);
-	WRITE_ONCE(c->writable, is_writable(pcb));
+	c->progress_ms = sys_now();
+	WRITE_ONCE(c->writable, is_writable(c, pcb));
 	if (c->user && c->writable)
 		c->user->writable(c->arg);
 	return ERR_OK;
@@ -158,6 +210,10 @@ static void attach_locked(struct tcpip_conn *c, struct tcp_pcb *pcb) __must_hold
 	assert_mutex_held(&stack_mutex);
 	c->pcb = pcb;
 	WRITE_ONCE(c->writable, true);
+	c->progress_ms = sys_now();
+	c->syn_count = TCPIP_SYN_DEF;
+	c->fin_wait_s = -1;
+	tcp_poll(pcb, on_poll, 1);
 	tcp_arg(pcb, c);
 	tcp_recv(pcb, on_receive);
 	tcp_sent(pcb, on_sent);
@@ -166,12 +222,13 @@ static void attach_locked(struct tcpip_conn *c, struct tcp_pcb *pcb) __must_hold
 	tcp_ext_arg_set(pcb, EXT_CONN, c);
 }
 
-/* From here on lwIP brings the connection to its end alone. */
-static void detach_locked(struct tcp_pcb *pcb) __must_hold(&stack_mutex)
+/* From here on lwIP brings the connection to its end alone; @fin_wait_s: how long, at most. */
+static void detach_locked(struct tcp_pcb *pcb, int32_t fin_wait_s) __must_hold(&stack_mutex)
 {
 	assert_mutex_held(&stack_mutex);
 	tcp_ext_arg_set(pcb, EXT_CONN, NULL);
-	tcp_arg(pcb, NULL);
+	tcp_poll(pcb, fin_wait_s < 0 ? NULL : on_closed_poll, 1);
+	tcp_arg(pcb, (void *)(uintptr_t)MAX(fin_wait_s, 0));
 	tcp_recv(pcb, NULL);
 	tcp_sent(pcb, NULL);
 	tcp_err(pcb, NULL);
@@ -249,7 +306,7 @@ int tcpip_connect(const struct tcpip_name *local, const struct tcpip_name *remot
 	attach_locked(c, pcb);
 	err = call_errno(tcp_connect(pcb, &ip, remote->port, on_connected));
 	if (err) {
-		detach_locked(pcb);
+		detach_locked(pcb, -1);
 		tcp_abort(pcb);
 		goto out_unlock;
 	}
@@ -281,6 +338,8 @@ ssize_t tcpip_send(struct tcpip_conn *c, const void *buf, size_t len, bool more)
 		stack_unlock();
 		return -EPIPE;
 	}
+	if (!is_waiting(c->pcb))
+		c->progress_ms = sys_now();
 	while (done < len && err == ERR_OK) {
 		const size_t n = MIN(MIN(len - done, room_of(c->pcb)), (size_t)32768);
 
@@ -294,7 +353,7 @@ ssize_t tcpip_send(struct tcpip_conn *c, const void *buf, size_t len, bool more)
 	}
 	if (!c->corked || room_of(c->pcb) + tcp_mss(c->pcb) <= TCP_SND_BUF)
 		(void)tcp_output(c->pcb);
-	WRITE_ONCE(c->writable, is_writable(c->pcb));
+	WRITE_ONCE(c->writable, is_writable(c, c->pcb));
 	/* Room comes back with the next confirmation, if one is to come. */
 	if (!done && len)
 		done = (size_t)(c->pcb->unacked || c->pcb->unsent ? -EAGAIN : -ENOBUFS);
@@ -307,8 +366,11 @@ int tcpip_end(struct tcpip_conn *c)
 	int err = -ENOTCONN;
 
 	stack_lock();
-	if (c->pcb && c->pcb->state != SYN_SENT)
+	if (c->pcb && c->pcb->state != SYN_SENT) {
+		if (!is_waiting(c->pcb))
+			c->progress_ms = sys_now();
 		err = call_errno(tcp_shutdown(c->pcb, 0, 1));
+	}
 	stack_unlock();
 	return err;
 }
@@ -319,7 +381,7 @@ void tcpip_close(struct tcpip_conn *c, bool reset)
 	if (c->pcb) {
 		struct tcp_pcb *pcb = c->pcb;
 
-		detach_locked(pcb);
+		detach_locked(pcb, c->fin_wait_s);
 		/* Bytes that were not read: lwIP resets the connection itself. */
 		if (reset || tcp_close(pcb) != ERR_OK)
 			tcp_abort(pcb);
@@ -357,8 +419,7 @@ void tcpip_status(struct tcpip_conn *c, struct tcpip_status *out)
 	if (pcb) {
 		out->room = tcp_sndqueuelen(pcb) < TCP_SND_QUEUELEN ? room_of(pcb) : 0;
 		out->unsent = TCP_SND_BUF - MIN(room_of(pcb), (size_t)TCP_SND_BUF);
-		out->writable =
-			room_of(pcb) > TCP_SND_BUF / 3 && tcp_sndqueuelen(pcb) < TCP_SNDQUEUELOWAT;
+		out->writable = is_writable(c, pcb);
 		out->mss = tcp_mss(pcb);
 		out->rtt_us = pcb->sa > 0 ? (uint32_t)(pcb->sa >> 3) * TCP_SLOW_INTERVAL * 1000 : 0;
 		out->cwnd = pcb->cwnd;
@@ -494,6 +555,23 @@ void tcpip_set_option(struct tcpip_conn *c, enum tcpip_option option, uint32_t v
 		case TCPIP_TOS:
 			pcb->tos = (u8_t)value;
 			break;
+		case TCPIP_USER_TIMEOUT_MS:
+			c->user_timeout_ms = value;
+			break;
+		case TCPIP_SYN_COUNT:
+			c->syn_count = MIN(value, TCPIP_SYN_MAX);
+			break;
+		case TCPIP_FIN_WAIT_S:
+			c->fin_wait_s = (int32_t)MIN(value, 20u);
+			break;
+		case TCPIP_UNSENT_LOW:
+			c->unsent_low = value;
+			WRITE_ONCE(c->writable, is_writable(c, pcb));
+			break;
+		case TCPIP_QUICKACK:
+			if (value && (pcb->flags & TF_ACK_DELAY))
+				tcp_ack_now(pcb);
+			break;
 		}
 		/* Bytes that a cork or Nagle's algorithm held back go now. */
 		(void)tcp_output(pcb);
@@ -522,7 +600,7 @@ static err_t on_accept(void *arg, struct tcp_pcb *pcb, err_t err)
 	ip_to_name(&pcb->local_ip, local.addr);
 	ip_to_name(&pcb->remote_ip, remote.addr);
 	if (l->accepted(l->arg, c, &local, &remote)) {
-		detach_locked(pcb);
+		detach_locked(pcb, -1);
 		data_free_locked(c->first);
 		kfree(c);
 		return ERR_MEM;

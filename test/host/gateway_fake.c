@@ -312,8 +312,16 @@ void tcpip_give_back(struct tcpip_conn *c, struct tcpip_data *d, size_t used)
 	mutex_unlock(&stack_mutex);
 }
 
+static uint32_t options[TCPIP_QUICKACK + 1]; /* atomic: the newest of any connection */
+
 void tcpip_set_option(struct tcpip_conn *c, enum tcpip_option option, uint32_t value)
 {
+	__atomic_store_n(&options[option], value, __ATOMIC_RELAXED);
+}
+
+uint32_t outside_option(enum tcpip_option option)
+{
+	return __atomic_load_n(&options[option], __ATOMIC_RELAXED);
 }
 
 void tcpip_accept(struct tcpip_conn *c)

@@ -34,6 +34,8 @@ size_t outside_heard(struct tcpip_conn *c, void *buf, size_t len);
 int outside_closed(struct tcpip_conn *c);
 /* The same of the newest connection to @port; -1: there was none. */
 int outside_last_closed(uint16_t port);
+/* The value of an option that the stack was last told, by any connection. */
+uint32_t outside_option(enum tcpip_option option);
 /* How often groups were joined, less how often they were left. */
 int outside_joined(void);
 /* The newest datagram to a group that went out, and how many did. */

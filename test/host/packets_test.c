@@ -283,9 +283,76 @@ static void errors_are_bounded(struct ktest *t)
 	nothing_is_left(t);
 }
 
+static int set_tcp(struct socket *s, int level, int option, int val)
+{
+	return s->ops->setsockopt(s, level, option, &val, sizeof(val));
+}
+
+/* Options that were set before connect() are the connection's, too. */
+static void options_reach_the_stack(struct ktest *t)
+{
+	const struct sock_addr to = name4(AWAY, OUT_ECHO);
+	struct socket *s;
+
+	fake_task(0);
+	outside_card(true);
+	s = socket_create(&tcp_ops, AF_INET, SOCK_STREAM, SOL_TCP);
+	EXPECT_EQ(t, set_tcp(s, SOL_TCP, TCP_NODELAY, 1), 0);
+	EXPECT_EQ(t, set_tcp(s, SOL_TCP, TCP_USER_TIMEOUT, 1234), 0);
+	EXPECT_EQ(t, set_tcp(s, SOL_TCP, TCP_LINGER2, -1), 0);
+	EXPECT_EQ(t, set_tcp(s, SOL_IP, IP_TTL, 9), 0);
+	EXPECT_EQ(t, s->ops->connect(s, &to, false), 0);
+	EXPECT_EQ(t, outside_option(TCPIP_NODELAY), 1);
+	EXPECT_EQ(t, outside_option(TCPIP_USER_TIMEOUT_MS), 1234);
+	EXPECT_EQ(t, outside_option(TCPIP_FIN_WAIT_S), 0);
+	EXPECT_EQ(t, outside_option(TCPIP_TTL), 9);
+	EXPECT_EQ(t, outside_option(TCPIP_SYN_COUNT), 0); /* it was not told */
+	EXPECT_EQ(t, set_tcp(s, SOL_TCP, TCP_SYNCNT, 3), 0);
+	EXPECT_EQ(t, outside_option(TCPIP_SYN_COUNT), 3);
+	EXPECT_EQ(t, set_tcp(s, SOL_IP, IP_TTL, -1), 0);
+	EXPECT_EQ(t, outside_option(TCPIP_TTL), 64);
+	socket_drop(s);
+	nothing_is_left(t);
+}
+
+/* A datagram that the card would have to cut, and the program forbids that. */
+static void a_datagram_may_be_too_large(struct ktest *t)
+{
+	static char big[1473];
+	const struct sock_addr away = name4(AWAY, OUT_ECHO);
+	struct socket_msg m;
+	struct socket *s;
+	char buf[8];
+
+	fake_task(0);
+	outside_card(true);
+	s = udp(0);
+	EXPECT_EQ(t, s->ops->connect(s, &away, false), 0);
+	EXPECT_EQ(t, give(s, big, 1473, 0), 1473);
+	EXPECT_EQ(t, set_int(s, IP_MTU_DISCOVER, 2), 0);
+	EXPECT_EQ(t, give(s, big, 1472, 0), 1472);
+	EXPECT_EQ(t, give(s, big, 1473, 0), -EMSGSIZE);
+	EXPECT_EQ(t, next_error(s, &m, buf, sizeof(buf)), -EAGAIN);
+	EXPECT_EQ(t, set_int(s, IP_RECVERR, 1), 0);
+	EXPECT_EQ(t, give(s, big, 1473, 0), -EMSGSIZE);
+	EXPECT_EQ(t, next_error(s, &m, buf, sizeof(buf)), 0);
+	EXPECT_EQ(t, m.error.err, EMSGSIZE);
+	EXPECT_EQ(t, m.error.origin, SO_EE_ORIGIN_LOCAL);
+	EXPECT_EQ(t, m.error.info, 1500);
+	EXPECT_EQ(t, socket_take_error(s), 0);
+	socket_drop(s);
+	nothing_is_left(t);
+}
+
 static const struct ktest_case cases[] = {
-	KTEST(wishes_are_told),  KTEST(sources_are_the_vnodes), KTEST(losses_are_counted),
-	KTEST(errors_come_back), KTEST(errors_are_bounded),     { 0 },
+	KTEST(wishes_are_told),
+	KTEST(sources_are_the_vnodes),
+	KTEST(losses_are_counted),
+	KTEST(errors_come_back),
+	KTEST(errors_are_bounded),
+	KTEST(options_reach_the_stack),
+	KTEST(a_datagram_may_be_too_large),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "socket.packets", .cases = cases };
 KTEST_SUITE(suite);

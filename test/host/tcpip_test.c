@@ -545,6 +545,90 @@ static void nobody_answers(struct ktest *t)
 	tcpip_close(a.c, false);
 }
 
+/* How long @a is not gone, at most @most_ms, while no frame arrives. */
+static unsigned int time_to_end(struct end *a, unsigned int most_ms)
+{
+	unsigned int ms = 0;
+
+	while (ms < most_ms && !__atomic_load_n(&a->gone, __ATOMIC_ACQUIRE)) {
+		shim_time_advance_ns(100 * 1000000);
+		thread_sleep_ns(200000);
+		ms += 100;
+	}
+	return ms;
+}
+
+/* SYNs are repeated as often as the user says. */
+static void a_syn_is_repeated_as_told(struct ktest *t)
+{
+	const struct tcpip_name to = name_of(own_ip, 80);
+	unsigned int last = 0;
+
+	start(t);
+	card.deaf = true;
+	for (uint16_t i = 1; i <= 3; i++) {
+		const struct tcpip_name from = { .port = (uint16_t)(39200 + i) };
+		struct end a = { 0 };
+		unsigned int ms;
+
+		EXPECT_EQ(t, tcpip_connect(&from, &to, &end_user, &a, &a.c), 0);
+		tcpip_set_option(a.c, TCPIP_SYN_COUNT, i);
+		ms = time_to_end(&a, 120000);
+		EXPECT_EQ(t, a.error, -ETIMEDOUT);
+		EXPECT_GT(t, ms, last + 1000);
+		last = ms;
+		tcpip_close(a.c, false);
+	}
+}
+
+/* A peer that confirms nothing is given up when the user's time is over, and not before. */
+static void a_silent_peer_is_given_up(struct ktest *t)
+{
+	struct end a = { 0 }, b = { 0 };
+	struct tcpip_listener *l;
+	unsigned int ms;
+
+	start(t);
+	ASSERT_TRUE(t, connect_pair(t, &l, &a, &b));
+	tcpip_set_option(a.c, TCPIP_USER_TIMEOUT_MS, 5000);
+	/* There is nothing to confirm. */
+	card.deaf = true;
+	EXPECT_EQ(t, time_to_end(&a, 20000), 20000u);
+	EXPECT_EQ(t, tcpip_send(a.c, "hello", 5, false), 5);
+	ms = time_to_end(&a, 60000);
+	EXPECT_EQ(t, a.error, -ETIMEDOUT);
+	EXPECT_GE(t, ms, 4500u);
+	EXPECT_LE(t, ms, 8000u);
+	tcpip_close(a.c, false);
+	tcpip_close(b.c, true);
+	tcpip_unlisten(l);
+}
+
+/* With a bound of unsent bytes a connection is not writable while more wait. */
+static void unsent_bytes_are_bounded(struct ktest *t)
+{
+	static uint8_t bytes[200000];
+	struct end a = { 0 }, b = { 0 };
+	struct tcpip_listener *l;
+	struct tcpip_status s;
+
+	start(t);
+	ASSERT_TRUE(t, connect_pair(t, &l, &a, &b));
+	card.deaf = true; /* so that the window stays as small as it is at first */
+	EXPECT_GT(t, tcpip_send(a.c, bytes, 100000, false), 50000);
+	tcpip_status(a.c, &s);
+	EXPECT_TRUE(t, s.writable);
+	tcpip_set_option(a.c, TCPIP_UNSENT_LOW, 1000);
+	tcpip_status(a.c, &s);
+	EXPECT_FALSE(t, s.writable);
+	tcpip_set_option(a.c, TCPIP_UNSENT_LOW, 0);
+	tcpip_status(a.c, &s);
+	EXPECT_TRUE(t, s.writable);
+	tcpip_close(a.c, true);
+	tcpip_close(b.c, true);
+	tcpip_unlisten(l);
+}
+
 struct box {
 	unsigned int nr;
 	size_t len;
@@ -674,7 +758,7 @@ static void errors_of_datagrams_are_told(struct ktest *t)
 	EXPECT_TRUE(t, !memcmp(heard.error.to.addr, to.addr, 16));
 	EXPECT_TRUE(t, !memcmp(heard.error.from.addr, to.addr, 16));
 	EXPECT_TRUE(t, !memcmp(heard.error.packet.from.addr, to.addr, 16));
-	EXPECT_EQ(t, heard.error.packet.ttl, 255); /* of lwIP's messages */
+	EXPECT_EQ(t, heard.error.packet.ttl, 64);
 	EXPECT_EQ(t, box.nr, 0u);
 	tcpip_port_close(p);
 }
@@ -808,6 +892,9 @@ static const struct ktest_case tcpip_cases[] = {
 	KTEST(a_backlog_is_of_what_is_not_accepted),
 	KTEST(nobody_listens),
 	KTEST(nobody_answers),
+	KTEST(a_syn_is_repeated_as_told),
+	KTEST(a_silent_peer_is_given_up),
+	KTEST(unsent_bytes_are_bounded),
 	KTEST(datagrams_arrive),
 	KTEST(datagrams_have_packets),
 	KTEST(errors_of_datagrams_are_told),

@@ -82,8 +82,9 @@ int inet_getname(struct socket *s, bool peer, struct sock_addr *addr)
 /* --- options ------------------------------------------------------------------------- */
 
 /*
- * Options that are numbers: they are checked and kept. Inside of a vNode those of multicast, and
- * TCP_CORK, change anything: there are no packets that the others could be about.
+ * Options that are numbers: they are checked and kept. Inside of a vNode those of multicast,
+ * TCP_CORK, and what datagrams are told by change anything: no packet is lost, waits or is routed
+ * there. Outside see docs/design/tcpip.md.
  */
 static const struct {
 	int level, option;
@@ -151,6 +152,8 @@ static uint32_t changed_bit(int level, int option)
 		{ SOL_IPV6, IPV6_UNICAST_HOPS, INET_SENDS },
 		{ SOL_IPV6, IPV6_MULTICAST_HOPS, INET_SENDS },
 		{ SOL_IPV6, IPV6_TCLASS, INET_SENDS },
+		{ SOL_IP, IP_MTU_DISCOVER, INET_SENDS },
+		{ SOL_IPV6, IPV6_MTU_DISCOVER, INET_SENDS },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bits); i++) {

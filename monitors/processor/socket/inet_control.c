@@ -17,6 +17,10 @@
 #include "inet_private.h"
 #include "interface.h"
 
+#define ETHERNET_MTU 1500u
+#define HEADERS4     28u /* of IPv4 and UDP */
+#define HEADERS6     48u
+
 /* --- sending ------------------------------------------------------------------------- */
 
 static bool interface_by_index(uint32_t index, struct inet_interface *out)
@@ -125,6 +129,42 @@ uint32_t inet_interface_inside(const uint8_t to[16])
 		}
 	}
 	return LOOPBACK_INDEX;
+}
+
+/* The card's greatest packet. */
+static uint32_t mtu_of(const uint8_t from[16])
+{
+	struct inet_interface i;
+
+	for (unsigned int nr = 1; inet_interface_at(nr, &i); nr++) {
+		if (inet_is_v4(from) && i.prefix4 && !memcmp(i.addr4, from + 12, 4))
+			return i.mtu;
+		for (uint32_t a = 0; a < i.nr_addr6; a++) {
+			if (!memcmp(i.addr6[a].addr, from, 16))
+				return i.mtu;
+		}
+	}
+	return ETHERNET_MTU;
+}
+
+int inet_check_size(struct socket *s, const struct inet_packet *p, const uint8_t from[16],
+		    size_t len)
+{
+	const bool four = inet_is_v4(p->to.addr);
+	uint32_t mtu;
+	int discover;
+
+	if (!(__atomic_load_n(&inet_of(s)->changed, __ATOMIC_ACQUIRE) & INET_SENDS))
+		return 0;
+	(void)inet_option_changed(s, four ? SOL_IP : SOL_IPV6,
+				  four ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER, &discover);
+	if (discover != IP_PMTUDISC_DO && discover != IP_PMTUDISC_PROBE)
+		return 0;
+	mtu = mtu_of(from);
+	if (len + (four ? HEADERS4 : HEADERS6) <= mtu)
+		return 0;
+	inet_error_local(s, &p->to, EMSGSIZE, mtu);
+	return -EMSGSIZE;
 }
 
 /* --- receiving ----------------------------------------------------------------------- */

@@ -154,6 +154,23 @@ void inet_error_tell(struct socket *s, const struct inet_error *e, struct sock_m
 		socket_shut(s, 0, what.err);
 }
 
+void inet_error_local(struct socket *s, const struct inet_name *dest, int err, uint32_t info)
+{
+	const struct linux_sock_extended_err ee = { .err = (uint32_t)err,
+						    .origin = SO_EE_ORIGIN_LOCAL,
+						    .info = info };
+	struct inet_error e = { .dest = *dest };
+	struct sock_msg *msg;
+
+	if (!inet_wants_errors(s, inet_is_v4(dest->addr)))
+		return;
+	msg = sock_msg_copy_of("", 0, kmem_account_of(s));
+	if (IS_ERR(msg))
+		return;
+	queue_error(s, &e, &ee, msg);
+	socket_wake(&s->rd_wait);
+}
+
 /* The first error, which leaves the queue; NULL: none. */
 static struct sock_msg *take_locked(struct socket *s) __must_hold(&s->lock)
 {

@@ -250,6 +250,12 @@ ssize_t udp_send_to(struct socket *s, struct socket_msg *m, const struct inet_pa
  */
 int inet_packet_of(struct socket *s, const struct socket_msg *m, struct inet_packet *packet)
 	__must_check;
+/*
+ * May a datagram of @len bytes leave by the card with address @from? -EMSGSIZE: it would be
+ * fragmented, and the program forbids that (IP_MTU_DISCOVER).
+ */
+int inet_check_size(struct socket *s, const struct inet_packet *packet, const uint8_t from[16],
+		    size_t len) __must_check;
 /* Tell the program of the packet of @m, which it has received: as socket_ops.put_control. */
 void inet_put_control(struct socket *s, const struct socket_msg *m, struct cmsg_sink *sink);
 /* The interface that a packet inside of the vNode to @to, an address of it, comes by. Sleeps. */
@@ -287,6 +293,8 @@ void inet_error_of_port(const struct inet_packet *p, struct inet_error *e);
  * consumed; NULL: no memory. Any context.
  */
 void inet_error_tell(struct socket *s, const struct inet_error *e, struct sock_msg *msg);
+/* The same of an errno that this node finds itself: it is not pending. */
+void inet_error_local(struct socket *s, const struct inet_name *dest, int err, uint32_t info);
 /* As socket_ops.recv_error. */
 ssize_t inet_recv_error(struct socket *s, struct socket_msg *m);
 static inline bool inet_has_errors(struct socket *s)

@@ -78,6 +78,57 @@ static const struct tcpip_conn_user conn_user = {
 	.gone = on_gone,
 };
 
+/* --- options */
+
+/* Those of the family of the peer, and of TCP, are the stack's as well. */
+static const struct {
+	int level, option;
+	enum tcpip_option to;
+} passed[] = {
+	{ SOL_TCP, TCP_NODELAY, TCPIP_NODELAY },
+	{ SOL_TCP, TCP_CORK, TCPIP_CORK },
+	{ SOL_TCP, TCP_KEEPIDLE, TCPIP_KEEP_IDLE_S },
+	{ SOL_TCP, TCP_KEEPINTVL, TCPIP_KEEP_INTERVAL_S },
+	{ SOL_TCP, TCP_KEEPCNT, TCPIP_KEEP_COUNT },
+	{ SOL_IP, IP_TOS, TCPIP_TOS },
+	{ SOL_IP, IP_TTL, TCPIP_TTL },
+	{ SOL_IPV6, IPV6_TCLASS, TCPIP_TOS },
+	{ SOL_IPV6, IPV6_UNICAST_HOPS, TCPIP_TTL },
+	{ SOL_TCP, TCP_USER_TIMEOUT, TCPIP_USER_TIMEOUT_MS },
+	{ SOL_TCP, TCP_SYNCNT, TCPIP_SYN_COUNT },
+	{ SOL_TCP, TCP_LINGER2, TCPIP_FIN_WAIT_S },
+	{ SOL_TCP, TCP_NOTSENT_LOWAT, TCPIP_UNSENT_LOW },
+	{ SOL_TCP, TCP_QUICKACK, TCPIP_QUICKACK },
+};
+
+/* Tell the stack of option @i of the list, if it is about the peer's family. */
+static void pass_option(struct socket *s, struct tcpip_conn *c, size_t i)
+{
+	const bool four = inet_is_v4(inet_of(s)->remote.addr);
+	int value;
+
+	if (passed[i].level == (four ? SOL_IPV6 : SOL_IP))
+		return;
+	(void)inet_option_changed(s, passed[i].level, passed[i].option, &value);
+	/* As Linux: negative: it does not wait at all; 0: the system's time. */
+	if (passed[i].to == TCPIP_FIN_WAIT_S)
+		value = value < 0 ? 0 : value ? value : INT32_MAX;
+	tcpip_set_option(c, passed[i].to, (uint32_t)value);
+}
+
+/* All that are not as at first. */
+static void pass_options(struct socket *s, struct tcpip_conn *c)
+{
+	int value;
+
+	if (socket_option(s, SOCKET_KEEPALIVE))
+		tcpip_set_option(c, TCPIP_KEEPALIVE, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(passed); i++) {
+		if (inet_option_changed(s, passed[i].level, passed[i].option, &value))
+			pass_option(s, c, i);
+	}
+}
+
 /* --- connecting */
 
 static bool is_connecting(const struct socket *s)
@@ -136,6 +187,8 @@ int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
 		on_gone(s, 0);
 		return err;
 	}
+	/* The first SYN has left with the system's choice. */
+	pass_options(s, c);
 	__atomic_store_n(&inet_of(s)->outside, c, __ATOMIC_RELEASE);
 	return wait_connected(s, nonblock);
 }
@@ -346,31 +399,16 @@ static uint64_t outside_inq(struct socket *s)
 	return h.readable;
 }
 
-static const struct {
-	int level, option;
-	enum tcpip_option to;
-} passed[] = {
-	{ SOL_TCP, TCP_NODELAY, TCPIP_NODELAY },
-	{ SOL_TCP, TCP_CORK, TCPIP_CORK },
-	{ SOL_TCP, TCP_KEEPIDLE, TCPIP_KEEP_IDLE_S },
-	{ SOL_TCP, TCP_KEEPINTVL, TCPIP_KEEP_INTERVAL_S },
-	{ SOL_TCP, TCP_KEEPCNT, TCPIP_KEEP_COUNT },
-	{ SOL_IP, IP_TOS, TCPIP_TOS },
-	{ SOL_IP, IP_TTL, TCPIP_TTL },
-};
-
 static int outside_setsockopt(struct socket *s, int level, int option, const void *val,
 			      uint32_t len)
 {
 	const int err = inet_setsockopt(s, level, option, val, len);
-	uint32_t value = 0;
 
 	if (err || !conn_of(s))
 		return err;
-	memcpy(&value, val, MIN(len, (uint32_t)sizeof(value)));
 	for (size_t i = 0; i < ARRAY_SIZE(passed); i++) {
 		if (passed[i].level == level && passed[i].option == option)
-			tcpip_set_option(conn_of(s), passed[i].to, value);
+			pass_option(s, conn_of(s), i);
 	}
 	return 0;
 }
@@ -482,12 +520,5 @@ void outside_accepted(struct socket *s)
 	if (!c)
 		return;
 	tcpip_accept(c);
-	if (socket_option(s, SOCKET_KEEPALIVE))
-		tcpip_set_option(c, TCPIP_KEEPALIVE, 1);
-	for (size_t i = 0; i < ARRAY_SIZE(passed); i++) {
-		int value;
-
-		if (inet_option_changed(s, passed[i].level, passed[i].option, &value))
-			tcpip_set_option(c, passed[i].to, (uint32_t)value);
-	}
+	pass_options(s, c);
 }

@@ -755,6 +755,8 @@ ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m,
 	if (packet->interface == LOOPBACK_INDEX)
 		return -ENETUNREACH;
 	if (!err)
+		err = inet_check_size(s, packet, from, len);
+	if (!err)
 		err = outside_open(s, 0);
 	if (err)
 		return err;

@@ -26,6 +26,7 @@
 #define LWIP_SUPPORT_CUSTOM_PBUF 1
 
 /* Protocols. */
+#define IP_DEFAULT_TTL                 64 /* as Linux */
 #define LWIP_IPV4                      1
 #define LWIP_IPV6                      1
 #define LWIP_ETHERNET                  1
@@ -93,7 +94,7 @@
 #define LWIP_TCP_TIMESTAMPS        1
 #define LWIP_TCP_KEEPALIVE         1
 #define TCP_OVERSIZE               TCP_MSS
-#define TCP_SYNMAXRTX              6
+#define TCP_SYNMAXRTX              12 /* a connection may have fewer: tcp.c */
 #define TCP_MAXRTX                 12
 #define LWIP_TCP_PCB_NUM_EXT_ARGS  1
 #define MEMP_NUM_TCP_PCB           65535 /* bounded by memory */
