@@ -31,7 +31,10 @@ static int change(const struct path *at, const struct attr_change *ch)
 	return err;
 }
 
-/* The place of @fd with its attributes of now; files without a path cannot be changed. */
+/*
+ * The place of @fd, and of its attributes what kind of file it is and who may do what, as of now;
+ * files without a path cannot be changed.
+ */
 static int at_file_now(int fd, struct path *at)
 {
 	int err = at_file(fd, at);
@@ -40,7 +43,7 @@ static int at_file_now(int fd, struct path *at)
 		return err == -ENOENT ? -EPERM : err;
 	err = mount_writable(at->mnt, at->inode);
 	if (!err)
-		err = inode_getattr(at->inode, &at->attr);
+		err = inode_getrights(at->inode, &at->attr);
 	if (err)
 		path_put(at);
 	return err;
@@ -59,20 +62,27 @@ static int at_open_file(int fd, struct path *at)
 	return path ? -EBADF : at_file_now(fd, at);
 }
 
-/* The file that (@dfd, @upath, AT_* @flags) names, to be changed. */
-static int at_change(int dfd, uint64_t upath, uint32_t flags, struct path *at)
+/* The file that (@dfd, @upath, AT_* @flags) names; @walk: WALK_* besides. */
+static int at_named(int dfd, uint64_t upath, uint32_t flags, uint32_t walk, struct path *at)
 {
-	const uint32_t walk = ((flags & AT_SYMLINK_NOFOLLOW) ? WALK_NOFOLLOW : 0) |
-			      ((flags & AT_EMPTY_PATH) ? WALK_EMPTY : 0);
 	struct walk_result res;
-	int err = at_walk(dfd, upath, walk, 0, &res);
+	int err;
 
+	walk |= ((flags & AT_SYMLINK_NOFOLLOW) ? WALK_NOFOLLOW : 0) |
+		((flags & AT_EMPTY_PATH) ? WALK_EMPTY : 0);
+	err = at_walk(dfd, upath, walk, 0, &res);
 	if (err)
 		return err;
 	*at = res.at;
 	res.at = (struct path){ 0 };
 	walk_result_put(&res);
 	return 0;
+}
+
+/* The same of a file whose attributes are to be changed. */
+static int at_change(int dfd, uint64_t upath, uint32_t flags, struct path *at)
+{
+	return at_named(dfd, upath, flags, WALK_RIGHTS, at);
 }
 
 /* --- chmod --------------------------------------------------------------------------- */
@@ -409,7 +419,7 @@ long sys_truncate(const struct syscall_args *args)
 
 	if ((int64_t)args->a[1] < 0)
 		return -EINVAL;
-	err = at_change(AT_FDCWD, args->a[0], 0, &at);
+	err = at_named(AT_FDCWD, args->a[0], 0, 0, &at);
 	if (err)
 		return err;
 	err = truncate_path(&at, args->a[1]);

@@ -351,6 +351,8 @@ static inline bool inode_is_dir(const struct inode *inode)
 
 /* getattr, with what is the same for every file system filled in. */
 int inode_getattr(struct inode *inode, struct file_attr *attr) __must_check;
+/* At least what kind of file it is, and who may do what: inode_ops.getrights. */
+int inode_getrights(struct inode *inode, struct file_attr *attr) __must_check;
 /*
  * -EROFS for an inode of a read-only file system, or behind a read-only mount; @mt is NULL for what
  * is not mounted.

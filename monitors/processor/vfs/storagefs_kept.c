@@ -93,9 +93,14 @@ static bool is_stop(const struct kept_walk *w)
 	return false;
 }
 
-/* The file of the name in w->cur, and what it is. */
-static int find(struct kept_walk *w, const char *name, size_t len, struct file_attr *attr)
+/*
+ * The file of the name in w->cur, and what it is; w->is_whole: all of its attributes, as the walk
+ * wants those of the @last one.
+ */
+static int find(struct kept_walk *w, const char *name, size_t len, bool last,
+		struct file_attr *attr)
 {
+	const enum kept_what what = last && !w->how->rights ? KEPT_ALL : KEPT_RIGHTS;
 	const struct kept_ticket *t = &w->ticket;
 	struct file_id file;
 	int err;
@@ -104,7 +109,9 @@ static int find(struct kept_walk *w, const char *name, size_t len, struct file_a
 	case KEPT_MISSING:
 		return -ENOENT;
 	case KEPT_FOUND:
-		return storagefs_attr(w->fs, &file, KEPT_RIGHTS, attr);
+		err = storagefs_attr(w->fs, &file, what, attr);
+		w->is_whole = !err && what == KEPT_ALL;
+		return err;
 	case KEPT_UNKNOWN:
 		break;
 	}
@@ -113,6 +120,9 @@ static int find(struct kept_walk *w, const char *name, size_t len, struct file_a
 		kept_fill_name(t, &w->cur, name, len, err ? NULL : &attr->file);
 	if (err)
 		return err;
+	w->is_whole = what == KEPT_ALL;
+	if (w->is_whole)
+		return storagefs_complete(w->fs, t, attr);
 	kept_fill_attr(t, attr, is_live(w->fs, attr) ? KEPT_RIGHTS : KEPT_ALL);
 	return 0;
 }
@@ -201,6 +211,7 @@ static int step(struct kept_walk *w, size_t len)
 
 	if (err)
 		return err;
+	w->is_whole = false;
 	if (len == 1 && name[0] == '.') {
 		w->rest = behind;
 		return 0;
@@ -211,9 +222,10 @@ static int step(struct kept_walk *w, size_t len)
 	w->path[at] = '/';
 	memcpy(w->path + at + 1, name, len);
 	w->path[at + 1 + len] = '\0';
-	err = is_stop(w) ? 1 : find(w, name, len, &attr);
+	err = is_stop(w) ? 1 : find(w, name, len, last, &attr);
 	if (!err && (attr.mode & S_IFMT) == S_IFLNK && (!last || slash || !w->how->nofollow)) {
 		err = follow(w, len, &attr.file);
+		w->is_whole = false;
 		w->path[at ? at : 1] = '\0';
 		if (!err && w->text[0] == '/')
 			strlcpy(w->path, "/", FS_PATH_MAX);
@@ -227,6 +239,7 @@ static int step(struct kept_walk *w, size_t len)
 	}
 	w->cur = attr.file;
 	w->rest = behind;
+	w->attr = attr;
 	return 0;
 }
 
@@ -245,7 +258,9 @@ int storagefs_walk_kept(struct kept_walk *w, struct file_attr *attr)
 			break;
 		err = step(w, (size_t)(strchrnul(w->rest, '/') - w->rest));
 	}
-	if (!err)
+	if (!err && w->is_whole)
+		*attr = w->attr;
+	else if (!err)
 		err = storagefs_attr(w->fs, &w->cur, w->how->rights ? KEPT_RIGHTS : KEPT_ALL, attr);
 	return err == -ESTALE ? 1 : err;
 }

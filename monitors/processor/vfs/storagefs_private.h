@@ -105,6 +105,9 @@ struct kept_walk {
 	const char *rest;
 	char *text;            /* that has @rest, when a link has been followed; to be freed */
 	unsigned int nr_links; /* followed */
+	/* @cur has been looked up with all of its attributes, which may not be kept. */
+	bool is_whole;
+	struct file_attr attr;
 };
 /*
  * Walk on. 0: at the end; @attr is of w->cur. 1: the node has to walk the rest from w->path. Else

@@ -80,6 +80,14 @@ int inode_getattr(struct inode *inode, struct file_attr *attr)
 	return err;
 }
 
+int inode_getrights(struct inode *inode, struct file_attr *attr)
+{
+	if (!inode->ops->getrights)
+		return inode_getattr(inode, attr);
+	*attr = (struct file_attr){ 0 };
+	return inode->ops->getrights(inode, attr);
+}
+
 int inode_permission(const struct mount *mt, struct inode *inode, const struct fs_cred *cred,
 		     const struct file_attr *attr, uint32_t access)
 {
@@ -819,8 +827,8 @@ static int finish_here(struct walk *w)
 	struct path *at = &w->res->at;
 	int err;
 
-	if ((w->flags & WALK_RIGHTS) && w->cur->ops->getrights)
-		err = w->cur->ops->getrights(w->cur, &at->attr);
+	if (w->flags & WALK_RIGHTS)
+		err = inode_getrights(w->cur, &at->attr);
 	else
 		err = inode_getattr(w->cur, &at->attr);
 	if (!err)

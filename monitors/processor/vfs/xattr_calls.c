@@ -107,7 +107,7 @@ static int check_acl(struct inode *inode, bool write)
 		return -EOPNOTSUPP;
 	if (!write)
 		return 0;
-	err = inode_getattr(inode, &attr);
+	err = inode_getrights(inode, &attr);
 	if (err)
 		return err;
 	process_cred(&cred);
@@ -124,7 +124,7 @@ static int check_family(const struct target *to, const char *name, bool write)
 	int err;
 
 	if (write) {
-		err = inode_getattr(inode, &attr);
+		err = inode_getrights(inode, &attr);
 		if (!err && attr_is_fixed(&attr))
 			err = -EPERM;
 		if (err)
@@ -138,7 +138,7 @@ static int check_family(const struct target *to, const char *name, bool write)
 	}
 	if (begins(name, "trusted."))
 		return capable(CAP_SYS_ADMIN) ? 0 : none;
-	err = inode_getattr(inode, &attr);
+	err = inode_getrights(inode, &attr);
 	if (err)
 		return err;
 	process_cred(&cred);
