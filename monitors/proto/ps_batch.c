@@ -12,15 +12,15 @@
 
 #include "codec.h"
 
-#define PS_BATCH_REQ(F)  F(u32, nr_changes), F(zero32, reserved)
+#define PS_BATCH_REQ(F)  F(u32, nr_changes), F(u32, rooms)
 #define PS_BATCH_ITEM(F) F(u16, opcode), F(zero16, reserved), F(u32, len)
 
 static bool batch_req_is_valid(const struct ps_batch_req *r)
 {
-	return r->nr_changes && r->nr_changes <= PS_BATCH_MAX;
+	return r->nr_changes <= PS_BATCH_MAX && r->rooms <= PS_ROOMS_MAX;
 }
 
-/* Those whose answers the sender can do without. */
+/* Those whose answers the sender may do without. */
 static bool batch_item_is_valid(const struct ps_batch_item *i)
 {
 	switch (i->opcode) {
@@ -28,6 +28,7 @@ static bool batch_item_is_valid(const struct ps_batch_item *i)
 	case PS_UNLINK:
 	case PS_RMDIR:
 	case PS_RENAME:
+	case PS_SETATTR:
 		return i->len >= sizeof(struct ps_change_wire);
 	default:
 		return false;
@@ -137,7 +138,12 @@ CODEC_FIELDS(ps_batch_status, PS_BATCH_STATUS, codec_any)
 CODEC_PART(static, ps_batch_status)
 CODEC_ELEMENTS(static, ps_batch_status)
 
-#define PS_BATCH_REP(F) F(u32, nr_changes), F(zero32, reserved)
+#define PS_BATCH_REP(F) F(u32, nr_changes), F(u32, rooms)
 
-CODEC_LIST(ps_batch_rep, PS_BATCH_REP, codec_any, ps_batch_status, changes, PS_BATCH_MAX,
+static bool batch_rep_is_valid(const struct ps_batch_rep *r)
+{
+	return r->rooms <= PS_ROOMS_MAX;
+}
+
+CODEC_LIST(ps_batch_rep, PS_BATCH_REP, batch_rep_is_valid, ps_batch_status, changes, PS_BATCH_MAX,
 	   codec_any_item)

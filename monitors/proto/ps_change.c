@@ -252,6 +252,8 @@ static bool rename_req_is_valid(const struct ps_rename_req *r)
 		return false;
 	if ((r->flags & PS_RENAME_UNUSED) && !r->target.node)
 		return false;
+	if ((r->flags & PS_RENAME_ROOM) && r->target.node)
+		return false; /* whose entry the source gets */
 	if (r->flags & PS_RENAME_EXCHANGE)
 		return r->flags == PS_RENAME_EXCHANGE && r->target.node;
 	return !(r->flags & PS_RENAME_NOREPLACE) || !r->target.node;

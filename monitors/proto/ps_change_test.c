@@ -285,6 +285,7 @@ static ssize_t sample_batch(void)
 		.change = CHANGE, .dir = DIR, .victim = FILE_, .name_len = 3, .name = "abc"
 	};
 	struct ps_batch_req req = { .nr_changes = 2,
+				    .rooms = 5,
 				    .changes = { { PS_UNLINK, 0, bodies[0] },
 						 { PS_RMDIR, 0, bodies[1] } } };
 
@@ -299,6 +300,7 @@ static ssize_t sample_batch(void)
 static ssize_t sample_batch_reply(void)
 {
 	static const struct ps_batch_rep rep = { .nr_changes = 3,
+						 .rooms = 4,
 						 .changes = { { 0 }, { -ENOENT }, { 0 } } };
 
 	return ps_batch_rep_encode(&rep, buf, sizeof(buf));
@@ -445,16 +447,15 @@ static const struct rejection {
 	{ "find", AT(find_req, reserved2), 4, 1 },
 	{ "find", sizeof(struct ps_find_req_wire), 1, '/' },
 	{ "find", sizeof(struct ps_find_req_wire) + 1, 1, 0 },
-	{ "batch", AT(batch_req, nr_changes), 4, 0 },
 	{ "batch", AT(batch_req, nr_changes), 4, PS_BATCH_MAX + 1 },
-	{ "batch", AT(batch_req, reserved), 4, 1 },
+	{ "batch", AT(batch_req, rooms), 4, PS_ROOMS_MAX + 1 },
 	{ "batch", BATCHED + AT(batch_item, opcode), 2, PS_CREATE },
 	{ "batch", BATCHED + AT(batch_item, opcode), 2, PS_BATCH },
 	{ "batch", BATCHED + AT(batch_item, reserved), 2, 1 },
 	{ "batch", BATCHED + AT(batch_item, len), 4, sizeof(struct ps_change_wire) - 1 },
 	/* The number is that of the change behind it. */
 	{ "batch", BATCHED + sizeof(struct ps_batch_item_wire) + AT(change, seq), 8, 10 },
-	{ "batch reply", AT(batch_rep, reserved), 4, 1 },
+	{ "batch reply", AT(batch_rep, rooms), 4, PS_ROOMS_MAX + 1 },
 	{ "batch reply", AT(batch_rep, nr_changes), 4, PS_BATCH_MAX + 1 },
 	{ "batch reply", sizeof(struct ps_batch_rep_wire), 4, 1 },
 	{ "keep", AT(keep_req, acked), 8, 0 },

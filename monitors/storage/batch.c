@@ -3,8 +3,10 @@
  * Storage monitor: several changes of names in one message.
  *
  * Flow:	decode -> each change: the vNode of its handles, then the change -> one commit for
- *		all, where answers wait for the disk -> the records' ends, the errnos.
- * Ordering:	changes are done in their order; one that fails does not stop those behind it. Their
+ *		all, where answers wait for the disk -> the records' ends, the errnos; room for
+ *		names that are to come.
+ * Ordering:	changes are done in their order; one that fails does not stop those behind it, but
+ *		when it may be tried again: then none behind it is begun. Their
  *		numbers ascend, so a batch that waits for the same change in another one, or alone,
  *		is not waited for by that one.
  * Context:	threads; may sleep.
@@ -39,13 +41,23 @@ static void begin(struct storage *st, const struct storage_peer *from,
 		storage_change_begin(st, item->opcode, from, item->body, item->len, c);
 }
 
+/* Will its sender try a change again that was answered with @err? */
+static bool passes(ssize_t err)
+{
+	return err == -ENOMEM || err == -ENOBUFS || err == -ESHUTDOWN;
+}
+
 static void run(struct storage *st, const struct storage_peer *from, const struct ps_batch_req *req,
 		struct storage_change *changes, struct ps_batch_rep *rep)
 {
 	int err;
 
-	for (uint32_t i = 0; i < req->nr_changes; i++)
-		begin(st, from, &req->changes[i], &changes[i]);
+	for (uint32_t i = 0; i < req->nr_changes; i++) {
+		if (i && passes(changes[i - 1].ret))
+			changes[i] = (struct storage_change){ .ret = changes[i - 1].ret };
+		else
+			begin(st, from, &req->changes[i], &changes[i]);
+	}
 	err = storage_change_commit(st, changes, req->nr_changes);
 	rep->nr_changes = req->nr_changes;
 	for (uint32_t i = 0; i < req->nr_changes; i++) {
@@ -64,12 +76,13 @@ ssize_t storage_batch(struct storage *st, uint16_t opcode, const struct storage_
 
 	(void)opcode;
 	if (!ret) {
-		changes = kcalloc(req->nr_changes, sizeof(*changes));
+		changes = kcalloc(MAX(req->nr_changes, 1u), sizeof(*changes));
 		ret = changes ? 0 : -ENOMEM;
 	}
 	if (!ret) {
 		counter_inc(&storage_batches);
 		run(st, from, req, changes, rep);
+		rep->rooms = storage_rooms(st, from, req->rooms);
 		ret = ps_batch_rep_encode(rep, reply, cap);
 	}
 	kfree(changes);

@@ -708,6 +708,12 @@ static bool is_unused(uint16_t opcode, const union change_req *req)
 	       (opcode == PS_RENAME && (req->rename.flags & PS_RENAME_UNUSED));
 }
 
+/* Does it bring a name for which there is room, as the client was told? */
+static bool takes_room(uint16_t opcode, const union change_req *req)
+{
+	return opcode == PS_RENAME && (req->rename.flags & PS_RENAME_ROOM);
+}
+
 static struct fs_time time_now(void)
 {
 	const uint64_t ns = time_real_ns();
@@ -781,6 +787,7 @@ void storage_change_begin(struct storage *st, uint16_t opcode, const struct stor
 		.to_place = &op.to_place,
 	};
 	op.unused = is_unused(opcode, &req);
+	op.ch.room = takes_room(opcode, &req) && keep_was_keeper(&st->keep, from);
 	c->rec = record_begin(&st->records, from, &req.change, c->answer, &c->ret);
 	if (c->rec)
 		c->ret = run_change(&op, kind, &req, &c->fresh);

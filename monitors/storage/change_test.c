@@ -963,8 +963,8 @@ static void add_remove(struct rig *r, uint16_t opcode, const char *name,
 	item->len = (uint32_t)ps_remove_req_encode(&req, body, sizeof(bodies[0]));
 }
 
-static void add_move(struct rig *r, const char *from, const char *to,
-		     const struct proto_file *source)
+static void add_rename(struct rig *r, const char *from, const char *to,
+		       const struct proto_file *source, uint32_t flags)
 {
 	const struct ps_rename_req req = {
 		.change = next_change(r),
@@ -975,12 +975,19 @@ static void add_move(struct rig *r, const char *from, const char *to,
 		.from_len = (uint16_t)strlen(from),
 		.to = to,
 		.to_len = (uint16_t)strlen(to),
+		.flags = flags,
 	};
 	struct ps_batch_item *item = &batch.changes[batch.nr_changes];
 	uint8_t *body = bodies[batch.nr_changes++];
 
 	*item = (struct ps_batch_item){ .opcode = PS_RENAME, .body = body };
 	item->len = (uint32_t)ps_rename_req_encode(&req, body, sizeof(bodies[0]));
+}
+
+static void add_move(struct rig *r, const char *from, const char *to,
+		     const struct proto_file *source)
+{
+	add_rename(r, from, to, source, 0);
 }
 
 /* The errno of change @i of the answer; 1: there is none. */
@@ -1073,6 +1080,99 @@ static void a_batch_changes_no_file_of_others(struct ktest *t)
 	rig_free(r);
 }
 
+/* Behind one that its sender tries again none is done: they would come before it. */
+static void a_batch_ends_where_it_is_tried_again(struct ktest *t)
+{
+	struct rig *r = rig_new();
+	struct proto_attr f, g;
+	ssize_t ret;
+
+	ASSERT_TRUE(t, r);
+	r->st.vnode_check = everybody_s;
+	ASSERT_EQ(t, make(r, &root, "f", 0100644, &f), 0);
+	ASSERT_EQ(t, make(r, &root, "g", 0100644, &g), 0);
+	for (int i = 0; i < 2; i++) {
+		batch.nr_changes = 0;
+		add_remove(r, PS_UNLINK, "g", &g.file);
+		add_move(r, "f", "g", &f.file);
+		add_remove(r, PS_UNLINK, "g", &f.file);
+		if (!i)
+			memfs_fail_once(r->st.fs, -ENOMEM, 0);
+		ret = send_batch(r);
+		EXPECT_EQ(t, batch_err(t, ret, 0, r), i ? 0 : -ENOMEM);
+		EXPECT_EQ(t, batch_err(t, ret, 1, r), i ? 0 : -ENOMEM);
+		EXPECT_EQ(t, batch_err(t, ret, 2, r), i ? 0 : -ENOMEM);
+		EXPECT_EQ(t, memfs_nr_files(r->st.fs), i ? 0u : 2u);
+	}
+	rig_free(r);
+}
+
+static bool is_alone(const struct storage_peer *who)
+{
+	return true;
+}
+
+static int recall_nobody(const struct storage_peer *keeper)
+{
+	return 0;
+}
+
+static bool is_no_member(const void *arg, const struct storage_peer *peer)
+{
+	return false;
+}
+
+/* How many rooms there are after the batch that asks for @nr. */
+static uint32_t ask_rooms(struct rig *r, uint32_t nr)
+{
+	static struct ps_batch_rep rep;
+	ssize_t ret;
+
+	batch.rooms = nr;
+	ret = send_batch(r);
+	batch.rooms = 0;
+	return ret < 0 || ps_batch_rep_decode(r->reply, (size_t)ret, &rep) ? UINT32_MAX : rep.rooms;
+}
+
+/* The keeper alone has room for names that are to come, until it is the keeper no more. */
+static void a_keeper_has_room_for_names(struct ktest *t)
+{
+	static const struct keep_ops ops = { .is_alone = is_alone, .recall = recall_nobody };
+	static const struct storage_peer other = { .node = 2, .incarn = 22 };
+	struct rig *r = rig_new();
+	struct keep_use use;
+	struct proto_attr f;
+
+	ASSERT_TRUE(t, r);
+	r->st.vnode_check = everybody_s;
+	r->st.keep.ops = &ops;
+	ASSERT_EQ(t, make(r, &root, "f", 0100644, &f), 0);
+	batch.nr_changes = 0;
+	EXPECT_EQ(t, ask_rooms(r, 10), 0u);
+	ASSERT_TRUE(t, keep_grant(&r->st.keep, &r->from));
+	EXPECT_EQ(t, ask_rooms(r, 10), 10u);
+	EXPECT_EQ(t, memfs_rooms(r->st.fs), 10u);
+	/* Its rename takes one, and the answer tells how many are there afterwards. */
+	add_rename(r, "f", "g", &f.file, PS_RENAME_ROOM);
+	EXPECT_EQ(t, ask_rooms(r, 3), 3u);
+	EXPECT_GT(t, look_up(r, "/g", 0), 0);
+	batch.nr_changes = 0;
+	ASSERT_EQ(t, keep_enter(&r->st.keep, &use, &other, false), 0);
+	EXPECT_EQ(t, memfs_rooms(r->st.fs), 0u);
+	keep_leave(&r->st.keep, &use);
+	EXPECT_EQ(t, ask_rooms(r, 10), 0u);
+	/* One that has none says so in vain. */
+	add_rename(r, "g", "h", &f.file, PS_RENAME_ROOM);
+	EXPECT_EQ(t, ask_rooms(r, 10), 0u);
+	EXPECT_GT(t, look_up(r, "/h", 0), 0);
+	batch.nr_changes = 0;
+	ASSERT_TRUE(t, keep_grant(&r->st.keep, &r->from));
+	EXPECT_EQ(t, ask_rooms(r, 10), 10u);
+	storage_members(&r->st, is_no_member, NULL);
+	EXPECT_EQ(t, memfs_rooms(r->st.fs), 0u);
+	rig_free(r);
+}
+
 static void a_failed_change_holds_nothing(struct ktest *t)
 {
 	struct rig *r = rig_new();
@@ -1124,6 +1224,8 @@ static const struct ktest_case change_cases[] = {
 	KTEST(nothing_is_held_for_one_that_has_left),
 	KTEST(a_batch_is_its_changes_in_their_order),
 	KTEST(a_batch_changes_no_file_of_others),
+	KTEST(a_batch_ends_where_it_is_tried_again),
+	KTEST(a_keeper_has_room_for_names),
 	KTEST(a_failed_change_holds_nothing),
 	KTEST(a_list_takes_set_group_id),
 	KTEST(what_is_no_change),

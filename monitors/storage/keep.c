@@ -65,11 +65,15 @@ static int take_back(struct keep *k)
 	spin_unlock(&k->lock);
 	counter_inc(&storage_recalls);
 	err = k->ops->recall(keeper.node ? &keeper : NULL);
-	spin_lock(&k->lock);
 	if (!err) {
+		spin_lock(&k->lock);
 		k->keeper = (struct storage_peer){ 0 };
 		k->forgotten = false;
+		spin_unlock(&k->lock);
+		if (k->freed)
+			k->freed(k);
 	}
+	spin_lock(&k->lock);
 	k->is_taking = false;
 	spin_unlock(&k->lock);
 	wake_all(&k->taken);
@@ -96,6 +100,38 @@ void keep_leave(struct keep *k, struct keep_use *use)
 	spin_lock(&k->lock);
 	list_del(&use->link);
 	spin_unlock(&k->lock);
+}
+
+bool keep_is_keeper(struct keep *k, const struct storage_peer *from)
+{
+	bool is;
+
+	spin_lock(&k->lock);
+	is = same_peer(&k->keeper, from);
+	spin_unlock(&k->lock);
+	return is;
+}
+
+bool keep_was_keeper(struct keep *k, const struct storage_peer *from)
+{
+	bool was;
+
+	spin_lock(&k->lock);
+	was = k->forgotten || same_peer(&k->keeper, from);
+	spin_unlock(&k->lock);
+	return was;
+}
+
+bool keep_has_left(struct keep *k,
+		   bool (*is_member)(const void *arg, const struct storage_peer *peer),
+		   const void *arg)
+{
+	struct storage_peer keeper;
+
+	spin_lock(&k->lock);
+	keeper = k->keeper;
+	spin_unlock(&k->lock);
+	return keeper.node && !is_member(arg, &keeper);
 }
 
 static bool others_are_under_way_locked(const struct keep *k, const struct storage_peer *from)

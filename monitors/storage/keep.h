@@ -50,6 +50,7 @@ struct keep {
 	bool forgotten __guarded_by(&lock); /* an earlier life of this node may have had one */
 	bool is_taking __guarded_by(&lock); /* a thread is; nobody becomes it meanwhile */
 	const struct keep_ops *ops;         /* const; NULL: nobody may keep anything */
+	void (*freed)(struct keep *k);      /* const; nobody keeps anything now; may be NULL */
 };
 
 /* @again: this node has had an earlier life in this cluster. */
@@ -62,5 +63,13 @@ void keep_init(struct keep *k, const struct keep_ops *ops, bool again);
 int keep_enter(struct keep *k, struct keep_use *use, const struct storage_peer *from, bool owed)
 	__must_check;
 void keep_leave(struct keep *k, struct keep_use *use);
+/* Is @from the keeper? It stays so until k->freed() has been called. */
+bool keep_is_keeper(struct keep *k, const struct storage_peer *from);
+/* Or may it have been that of an earlier life of this node, and has not been told yet? */
+bool keep_was_keeper(struct keep *k, const struct storage_peer *from);
+/* Is the keeper, if there is one, no member any more? It keeps nothing then. */
+bool keep_has_left(struct keep *k,
+		   bool (*is_member)(const void *arg, const struct storage_peer *peer),
+		   const void *arg);
 /* May @from, whose request is under way, be the keeper? Then it is. */
 bool keep_grant(struct keep *k, const struct storage_peer *from);

@@ -22,7 +22,8 @@ struct memfs {
 	struct list_head nodes;
 	struct list_head done; /* struct done_change */
 	uint64_t next_ino;
-	int fail;
+	int fail, fail_once;
+	unsigned int skip;
 	bool journal;
 	bool keep; /* files without a name stay, as after a start again */
 	uint32_t rooms;
@@ -293,8 +294,12 @@ static const struct fs_ops ops = {
 /* Begin a change: 0, or the error that the test asked for. */
 static int begin(struct memfs *m)
 {
-	const int err = m->fail;
+	int err = m->fail;
 
+	if (m->fail_once && !m->skip--) {
+		err = m->fail_once;
+		m->fail_once = 0;
+	}
 	mutex_lock(&m->lock);
 	if (err)
 		mutex_unlock(&m->lock);
@@ -470,6 +475,11 @@ static int op_rename(struct fs_inode *from, const char *name, size_t len, struct
 	a = find_entry(node_of(from), name, len);
 	b = find_entry(node_of(to), to_name, to_len);
 	n = b ? b->node : NULL;
+	if (ch->room && !m->rooms) {
+		mutex_unlock(&m->lock);
+		return -ENOSPC;
+	}
+	m->rooms -= ch->room;
 	if (b && (flags & RENAME_EXCHANGE)) {
 		b->node = a->node;
 		a->node = n;
@@ -685,6 +695,17 @@ unsigned int memfs_nr_files(const struct fs *fs)
 void memfs_fail(struct fs *fs, int err)
 {
 	memfs_of(fs)->fail = err;
+}
+
+void memfs_fail_once(struct fs *fs, int err, unsigned int skip)
+{
+	memfs_of(fs)->skip = skip;
+	memfs_of(fs)->fail_once = err;
+}
+
+uint32_t memfs_rooms(const struct fs *fs)
+{
+	return memfs_of(fs)->rooms;
 }
 
 void memfs_keep(struct fs *fs)

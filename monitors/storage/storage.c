@@ -40,6 +40,8 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 	claims_init(&st->claims, opt->incarn, opt->has_left);
 	grace_init(&st->grace, opt->again);
 	keep_init(&st->keep, opt->keep, opt->again);
+	st->keep.freed = storage_rooms_freed;
+	mutex_init(&st->rooms, "storage.rooms", RANK_MONITOR);
 	lock_table_init(&st->lock_table, opt->incarn, opt->again, opt->has_left);
 	st->incarn = opt->incarn;
 	st->stable = opt->stable;
@@ -56,6 +58,9 @@ int storage_init(struct storage *st, uint32_t node, struct blkdev *bd,
 	}
 	fs_statfs(st->fs, &fs_stat);
 	st->fsid = fs_stat.fsid;
+	/* The earlier life may have told a processor so, until that has been told otherwise. */
+	if (opt->keep && opt->again)
+		(void)fs_rooms(st->fs, PS_ROOMS_MAX);
 	/* No program of this cluster has had them open. */
 	if (!opt->again)
 		fs_orphans_release(st->fs);
@@ -93,6 +98,8 @@ void storage_members(struct storage *st,
 	record_members(&st->records, is_member, arg);
 	held_members(&st->held, is_member, arg);
 	lock_table_members(&st->lock_table, is_member, arg);
+	if (keep_has_left(&st->keep, is_member, arg))
+		storage_rooms_freed(&st->keep);
 }
 
 /*

@@ -48,8 +48,9 @@ struct storage {
 	struct grace grace;
 	struct lock_table lock_table;
 	struct keep keep;
-	uint32_t incarn; /* const: of this node */
-	bool stable;     /* const: what is answered is on the disk */
+	struct mutex rooms; /* one change of fs_rooms() at a time, RANK_MONITOR */
+	uint32_t incarn;    /* const: of this node */
+	bool stable;        /* const: what is answered is on the disk */
 	/* const, for tests: called when a change is on the disk and not answered; or NULL */
 	void (*committed)(void);
 };
@@ -104,6 +105,11 @@ ssize_t storage_batch(struct storage *st, uint16_t opcode, const struct storage_
 		      const void *body, size_t len, void *reply, size_t cap);
 ssize_t storage_close(struct storage *st, uint16_t opcode, const struct storage_peer *from,
 		      const void *body, size_t len, void *reply, size_t cap);
+
+/* Keep room for @nr names of @from's that are to come, in all: for how many there is. */
+uint32_t storage_rooms(struct storage *st, const struct storage_peer *from, uint32_t nr);
+/* keep.freed: the room that was kept for names of one that keeps nothing any more. */
+void storage_rooms_freed(struct keep *keep);
 
 /* PS_KEEP. */
 ssize_t storage_keep(struct storage *st, uint16_t opcode, const struct storage_peer *from,

@@ -213,7 +213,8 @@ enum ps_rename_flags {
 	PS_RENAME_EXCHANGE = 1 << 1,
 	PS_RENAME_WHITEOUT = 1 << 2,
 	PS_RENAME_UNUSED = 1 << 3, /* the sender does not use @target: as in PS_UNLINK */
-	PS_RENAME_ALL = 15,
+	PS_RENAME_ROOM = 1 << 4,   /* it takes one of the rooms that PS_BATCH has told */
+	PS_RENAME_ALL = 31,
 };
 
 /*
@@ -483,24 +484,27 @@ static_assert(sizeof(struct ps_find_req_wire) == 8 + sizeof(struct proto_file_wi
  * one after the other. Each is a struct ps_batch_item_wire, then len bytes of a request, then zeros
  * up to a multiple of 8. The numbers ascend. Reply: struct ps_batch_rep_wire, then nr_changes times
  * le32: 0, or a negative errno of that change; what else its answer has is not told.
+ * @rooms of the request: for so many names that are to come the sender wants room afterwards, in
+ * all; of the reply: for so many it has. 0 if it may not keep names.
  */
 struct ps_batch_req_wire {
-	le32_t nr_changes; /* 1 to PS_BATCH_MAX */
-	le32_t reserved;
+	le32_t nr_changes; /* at most PS_BATCH_MAX */
+	le32_t rooms;      /* at most PS_ROOMS_MAX */
 };
 static_assert(sizeof(struct ps_batch_req_wire) == 8, "PS_BATCH is ABI");
 struct ps_batch_item_wire {
-	le16_t opcode; /* PS_LINK, PS_UNLINK, PS_RMDIR or PS_RENAME */
+	le16_t opcode; /* PS_LINK, PS_UNLINK, PS_RMDIR, PS_RENAME or PS_SETATTR */
 	le16_t reserved;
 	le32_t len;
 };
 static_assert(sizeof(struct ps_batch_item_wire) == 8, "PS_BATCH is ABI");
 struct ps_batch_rep_wire {
 	le32_t nr_changes; /* as in the request */
-	le32_t reserved;
+	le32_t rooms;
 };
 static_assert(sizeof(struct ps_batch_rep_wire) == 8, "PS_BATCH reply is ABI");
 #define PS_BATCH_MAX 64u
+#define PS_ROOMS_MAX 256u
 
 enum ps_fsync_flags {
 	PS_FSYNC_DATA = 1 << 0, /* fdatasync(): times may stay behind */
@@ -819,6 +823,7 @@ struct ps_batch_item {
 
 struct ps_batch_req {
 	uint32_t nr_changes;
+	uint32_t rooms;
 	struct ps_batch_item changes[PS_BATCH_MAX];
 };
 
@@ -837,6 +842,7 @@ struct ps_batch_status_wire {
 
 struct ps_batch_rep {
 	uint32_t nr_changes;
+	uint32_t rooms;
 	struct ps_batch_status changes[PS_BATCH_MAX];
 };
 
