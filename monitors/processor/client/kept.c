@@ -933,6 +933,18 @@ static struct attr_entry *same_rights_locked(const struct file_attr *attr) __mus
 	return same ? a : NULL;
 }
 
+/* The name that @dir, which has the attributes of @a, has lost is missing. */
+static void is_missing_locked(const struct attr_entry *a, struct name_entry *e,
+			      struct list_head *dead) __must_hold(&kept.lock)
+{
+	assert_spin_held(&kept.lock);
+	/* That is nothing new in a directory of which all names are here. */
+	if (a->is_whole)
+		unlink_locked(&e->e, dead);
+	else
+		e->file = (struct file_id){ 0 };
+}
+
 bool kept_remove(const struct file_attr *dir_attr, const char *name, size_t len,
 		 const struct file_attr *victim_attr)
 {
@@ -951,11 +963,7 @@ bool kept_remove(const struct file_attr *dir_attr, const char *name, size_t len,
 	known = n && n->allowed && !n->moves.active && e && file_id_equal(&e->file, victim) &&
 		!mark_locked(hash)->active && a && !a->attr.acl && same_rights_locked(victim_attr);
 	if (known) {
-		/* That it is missing is nothing new in a directory of which all names are here. */
-		if (a->is_whole)
-			unlink_locked(&e->e, &dead);
-		else
-			e->file = (struct file_id){ 0 };
+		is_missing_locked(a, e, &dead);
 		changed_locked(hash);
 		leave_rights_locked(dir);
 		leave_rights_locked(victim);
@@ -963,6 +971,99 @@ bool kept_remove(const struct file_attr *dir_attr, const char *name, size_t len,
 	spin_unlock(&kept.lock);
 	free_all(&dead);
 	return known;
+}
+
+/* The entry of a name that nothing changes just now; NULL: there is none, or something does. */
+static struct name_entry *quiet_name_locked(const struct file_id *dir, const char *name, size_t len)
+	__must_hold(&kept.lock)
+{
+	assert_spin_held(&kept.lock);
+	return mark_locked(hash_of_name(dir, name, len))->active ? NULL
+								 : find_name_locked(dir, name, len);
+}
+
+/* Is it known that @r->target, or nothing, has the new name?  *@e: its entry, or NULL. */
+static bool is_new_name_locked(const struct kept_rename *r, struct name_entry **e)
+	__must_hold(&kept.lock)
+{
+	const struct file_id *dir = &r->to_dir->file;
+	const struct attr_entry *a = same_rights_locked(r->to_dir);
+
+	assert_spin_held(&kept.lock);
+	*e = find_name_locked(dir, r->to, r->to_len);
+	if (!a || a->attr.acl || mark_locked(hash_of_name(dir, r->to, r->to_len))->active)
+		return false;
+	if (r->target)
+		return *e && file_id_equal(&(*e)->file, &r->target->file) &&
+		       same_rights_locked(r->target);
+	return *e ? !(*e)->file.node : a->is_whole;
+}
+
+bool kept_rename(const struct kept_rename *r)
+{
+	const struct file_id *from = &r->from_dir->file, *to = &r->to_dir->file;
+	const uint64_t hash = hash_of_name(to, r->to, r->to_len);
+	struct name_entry *fresh = kzalloc(sizeof(*fresh) + r->to_len), *old, *e;
+	struct attr_entry *a;
+	struct kept_node *n;
+	LIST_HEAD(dead);
+	bool known;
+
+	ASSERT(r->to_len && r->to_len <= UINT8_MAX);
+	if (!fresh)
+		return false;
+	fresh->e.is_name = true;
+	fresh->dir_ino = to->ino;
+	fresh->dir_gen = to->gen;
+	fresh->file = r->source->file;
+	fresh->len = (uint8_t)r->to_len;
+	memcpy(fresh->name, r->to, r->to_len);
+	spin_lock(&kept.lock);
+	n = node_locked(from->node);
+	old = quiet_name_locked(from, r->from, r->from_len);
+	a = same_rights_locked(r->from_dir);
+	known = n && n->allowed && !n->moves.active && old && a && !a->attr.acl &&
+		file_id_equal(&old->file, &r->source->file) && same_rights_locked(r->source) &&
+		is_new_name_locked(r, &e);
+	if (known) {
+		is_missing_locked(a, old, &dead);
+		if (e)
+			unlink_locked(&e->e, &dead);
+		changed_locked(hash_of_name(from, r->from, r->from_len));
+		changed_locked(hash);
+		leave_rights_locked(from);
+		leave_rights_locked(to);
+		leave_rights_locked(&r->source->file);
+		if (r->target)
+			leave_rights_locked(&r->target->file);
+		fresh->e.node = n;
+		enter_locked(&fresh->e, hash, &dead);
+		fresh = NULL;
+	}
+	spin_unlock(&kept.lock);
+	kfree(fresh);
+	free_all(&dead);
+	return known;
+}
+
+bool kept_set(const struct file_attr *old, const struct file_attr *now)
+{
+	const uint32_t node = old->file.node;
+	struct attr_entry *a;
+	struct kept_node *n;
+
+	ASSERT(file_id_equal(&old->file, &now->file) && !((old->mode ^ now->mode) & S_IFMT));
+	spin_lock(&kept.lock);
+	n = node_locked(node);
+	a = n && n->allowed ? same_rights_locked(old) : NULL;
+	if (a) {
+		a->attr.mode = now->mode;
+		a->attr.uid = now->uid;
+		a->attr.gid = now->gid;
+		leave_rights_locked(&old->file);
+	}
+	spin_unlock(&kept.lock);
+	return a;
 }
 
 bool kept_is_allowed(uint32_t node)

@@ -132,6 +132,22 @@ void kept_change_end(struct kept_change *c, int err);
  */
 bool kept_remove(const struct file_attr *dir, const char *name, size_t len,
 		 const struct file_attr *victim) __must_check;
+/*
+ * Are the rights of the file those of @old, which the caller has checked, and may they be kept?
+ * Then they are those of @now from here on, and the caller sees to it that the node does the same.
+ * Of the other attributes nothing is known any more.
+ */
+bool kept_set(const struct file_attr *old, const struct file_attr *now) __must_check;
+/*
+ * The same of a rename of a file that is no directory.  @target NULL: is it known that nothing has
+ * the name in @to?  Else that it has it; then the name is @source's.  Allocates.
+ */
+struct kept_rename {
+	const struct file_attr *from_dir, *to_dir, *source, *target;
+	const char *from, *to;
+	size_t from_len, to_len;
+};
+bool kept_rename(const struct kept_rename *r) __must_check;
 /* Does @node let this processor keep names? */
 bool kept_is_allowed(uint32_t node) __must_check;
 

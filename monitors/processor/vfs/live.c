@@ -707,25 +707,55 @@ int live_truncate(const struct file_id *file, uint64_t fsid, uint64_t size)
 	return err;
 }
 
-int live_set_mtime(const struct file_attr *attr)
+static int set_mtime_locked(struct live_file *lf, const struct file_change *what)
+	__must_hold(&lf->change)
+{
+	struct file_state state;
+	int err, tries = 0;
+
+	assert_mutex_held(&lf->change);
+	do
+		err = file_node_change(&lf->file, &lf->node, what, &state);
+	while (err && live_again_locked(lf, err, &tries));
+	if (!err)
+		live_changed_locked(lf, &state);
+	return err;
+}
+
+int live_set_mtime_begin(const struct file_attr *attr, struct live_file **out)
+	__no_lock_analysis("its end unlocks")
 {
 	struct live_file *lf = live_get(&attr->file, attr->fsid);
 	const struct file_change what = { .op = FILE_TIME, .now = attr->mtime };
-	struct file_state state;
-	int err, tries = 0;
+	int err;
 
 	if (IS_ERR(lf))
 		return (int)PTR_ERR(lf);
 	err = mutex_lock_killable(&lf->change);
 	if (!err) {
-		do
-			err = file_node_change(&lf->file, &lf->node, &what, &state);
-		while (err && live_again_locked(lf, err, &tries));
-		if (!err)
-			live_changed_locked(lf, &state);
-		mutex_unlock(&lf->change);
+		err = set_mtime_locked(lf, &what);
+		if (err)
+			mutex_unlock(&lf->change);
 	}
+	if (err)
+		live_put(lf);
+	*out = lf;
+	return err;
+}
+
+void live_set_mtime_end(struct live_file *lf) __no_lock_analysis("its begin locks")
+{
+	mutex_unlock(&lf->change);
 	live_put(lf);
+}
+
+int live_set_mtime(const struct file_attr *attr)
+{
+	struct live_file *lf;
+	const int err = live_set_mtime_begin(attr, &lf);
+
+	if (!err)
+		live_set_mtime_end(lf);
 	return err;
 }
 

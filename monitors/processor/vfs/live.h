@@ -34,5 +34,12 @@ int live_attr(struct file_attr *attr) __must_check;
 int live_flush(const struct file_id *file) __must_check;
 /* Storage has set the time of @attr's file: the caching node knows it, too. */
 int live_set_mtime(const struct file_attr *attr) __must_check;
+/*
+ * The same before storage sets it. If that is 0 no other change of the file gets between until
+ * live_set_mtime_end() of *@lf, by which time the storage node is asked, or is to be (behind.h).
+ */
+struct live_file;
+int live_set_mtime_begin(const struct file_attr *attr, struct live_file **lf) __must_check;
+void live_set_mtime_end(struct live_file *lf);
 /* truncate(2) and ftruncate(2), and O_TRUNC. */
 int live_truncate(const struct file_id *file, uint64_t fsid, uint64_t size) __must_check;
