@@ -41,6 +41,8 @@
 #define NODE 5u
 #define DATA 6u /* the storage node that has /data */
 
+#define HOUR_NS (3600 * NSEC_PER_SEC)
+
 static struct storage st, data;
 static const struct storage_peer processor = { .node = 1, .incarn = 11 };
 static struct fs_cred user;
@@ -48,7 +50,10 @@ static struct fs_cred user;
 static struct {
 	unsigned int lose_answers; /* of the next changes; each time the node is restarted */
 	unsigned int kill_renames; /* of the next, which are done, the callers are killed */
-	unsigned int nr_calls, nr_closed, nr_dropped, nr_unlinks, nr_batches;
+	unsigned int nr_calls, nr_closed, nr_dropped, nr_unlinks, nr_batches, nr_setattrs;
+	unsigned int nr_renames;
+	unsigned int nr_times;   /* that a memory node was told first */
+	int times;               /* what that ends with */
 	bool mapped;             /* every file is */
 	bool has_lines;          /* every file has */
 	void (*unlinks)(void);   /* before the next PS_UNLINK is served */
@@ -58,6 +63,8 @@ static struct {
 	bool data_away;          /* DATA does not answer */
 	int batches;             /* what the next PS_BATCH ends with instead */
 	bool gated;              /* PS_BATCH waits */
+	bool held_up;            /* the same, and is served then */
+	bool is_waiting;         /* one is */
 } net;
 
 /* --- contents, which no memory node is here for ------------------------------------------ */
@@ -85,6 +92,16 @@ int live_flush(const struct file_id *file)
 int live_set_mtime(const struct file_attr *attr)
 {
 	return 0;
+}
+
+int live_set_mtime_begin(const struct file_attr *attr, struct live_file **lf)
+{
+	net.nr_times++;
+	return net.times;
+}
+
+void live_set_mtime_end(struct live_file *lf)
+{
 }
 
 int live_flush_node(uint32_t at)
@@ -155,6 +172,10 @@ static int call_once(const struct rpc_call *call)
 
 	if (call->peer != NODE && call->peer != DATA)
 		return -EHOSTUNREACH;
+	while (call->opcode == PS_BATCH && __atomic_load_n(&net.held_up, __ATOMIC_ACQUIRE)) {
+		__atomic_store_n(&net.is_waiting, true, __ATOMIC_RELEASE);
+		thread_yield();
+	}
 	while (call->peer == DATA && __atomic_load_n(&net.data_away, __ATOMIC_ACQUIRE))
 		thread_yield();
 	if (call->opcode == PS_BATCH && __atomic_load_n(&net.batches, __ATOMIC_ACQUIRE)) {
@@ -165,6 +186,8 @@ static int call_once(const struct rpc_call *call)
 	}
 	net.nr_calls++;
 	net.nr_unlinks += call->opcode == PS_UNLINK;
+	net.nr_setattrs += call->opcode == PS_SETATTR;
+	net.nr_renames += call->opcode == PS_RENAME;
 	if (call->opcode == PS_UNLINK && unlinks) {
 		net.unlinks = NULL;
 		unlinks();
@@ -232,7 +255,9 @@ const char *gsm_mount_at(size_t i)
 }
 
 /* Parts of batches are for each node and sender. */
-const struct storage_msg storage_msgs[] = { { .opcode = PS_UNLINK } };
+const struct storage_msg storage_msgs[] = { { .opcode = PS_UNLINK },
+					    { .opcode = PS_SETATTR },
+					    { .opcode = PS_RENAME } };
 const size_t nr_storage_msgs = ARRAY_SIZE(storage_msgs);
 
 int storage_check_vnode(const struct storage *server, const struct storage_msg *msg, uint32_t peer,
@@ -364,6 +389,7 @@ static void setup(struct ktest *t)
 	static const struct storage_options opt = { .index_bytes = 65536, .keep = &keep_ops };
 
 	(void)behind_switch(later);
+	(void)behind_keep_rooms(HOUR_NS);
 	user = (struct fs_cred){ 0 };
 	memset(&net, 0, sizeof(net));
 	if (mounts) {
@@ -1633,13 +1659,205 @@ static void the_end_of_a_node_is_waited_for(struct ktest *t)
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 }
 
-#define LATER(name)                                             \
-	static void name##_with_removals_later(struct ktest *t) \
-	{                                                       \
-		keeping = later = true;                         \
-		name(t);                                        \
-		flush();                                        \
-		keeping = later = false;                        \
+/* --- attributes that the node is told later ------------------------------------------------- */
+
+static void attributes_are_told_later(struct ktest *t)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 04751 };
+	const struct attr_change owner = { .valid = ATTR_UID | ATTR_GID, .uid = 7, .gid = 8 };
+	const struct attr_change times = { .valid = ATTR_ATIME | ATTR_MTIME,
+					   .atime = { 3, 4 },
+					   .mtime = { 5, 6 } };
+	struct inode *file, *dir;
+	struct file_attr attr;
+
+	setup(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, &dir), 0);
+	ASSERT_EQ(t, make("/d/f", S_IFREG | 0644, &file), 0);
+	net.nr_calls = 0;
+	EXPECT_EQ(t, file->ops->setattr(file, &owner), 0);
+	EXPECT_EQ(t, file->ops->setattr(file, &mode), 0);
+	EXPECT_EQ(t, file->ops->setattr(file, &times), 0);
+	EXPECT_EQ(t, dir->ops->setattr(dir, &times), 0);
+	EXPECT_EQ(t, net.nr_times, 1u); /* a directory has no contents anywhere */
+	ASSERT_EQ(t, inode_getrights(file, &attr), 0);
+	EXPECT_EQ(t, attr.mode, S_IFREG | 04751u);
+	EXPECT_EQ(t, attr.uid, 7u);
+	EXPECT_EQ(t, attr.gid, 8u);
+	EXPECT_EQ(t, net.nr_calls - net.nr_batches, 0u);
+	/* Requests behind them find them done. */
+	ASSERT_EQ(t, inode_getattr(file, &attr), 0);
+	EXPECT_EQ(t, attr.mode, S_IFREG | 04751u);
+	EXPECT_EQ(t, attr.uid, 7u);
+	EXPECT_EQ(t, attr.gid, 8u);
+	EXPECT_EQ(t, attr.atime.sec, 3ll);
+	EXPECT_EQ(t, attr.mtime.sec, 5ll);
+	EXPECT_EQ(t, attr.mtime.nsec, 6u);
+	ASSERT_EQ(t, inode_getattr(dir, &attr), 0);
+	EXPECT_EQ(t, attr.mtime.sec, 5ll);
+	EXPECT_EQ(t, attr.mode, S_IFDIR | 0755u);
+	EXPECT_EQ(t, net.nr_setattrs, 0u);
+	inode_put(dir);
+	inode_put(file);
+	EXPECT_EQ(t, remove_path("/d/f"), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+}
+
+/* The node is asked at once where it has a say, and so refuses at once. */
+static void what_the_node_decides_it_is_asked(struct ktest *t)
+{
+	static const struct {
+		uint32_t uid, gid; /* of the caller */
+		struct attr_change ch;
+		int want;
+	} cases[] = {
+		{ 0, 0, { .valid = ATTR_MTIME | ATTR_MTIME_NOW }, 0 },
+		{ 0, 0, { .valid = ATTR_MODE, .mode = 02755 }, 0 },
+		/* The bit is gone after this one, which comes of the owner's change. */
+		{ 0, 0, { .valid = ATTR_UID | ATTR_GID, .uid = 1000, .gid = 1000 }, 0 },
+		{ 1001, 1000, { .valid = ATTR_MODE, .mode = 0777 }, -EPERM },
+		{ 1001, 1000, { .valid = ATTR_MTIME }, -EPERM },
+		{ 1000, 1000, { .valid = ATTR_UID, .uid = 1001 }, -EPERM },
+		{ 1000, 1000, { .valid = ATTR_GID, .gid = 1001 }, -EPERM },
+		{ 1000, 999, { .valid = ATTR_MODE, .mode = 02755 }, 0 }, /* without the bit */
+		{ 1000, 1000, { .valid = ATTR_MODE, .mode = 0700 }, 0 },
+		{ 0, 0, { .valid = ATTR_FLAGS | ATTR_GUARDED, .flags = STATX_ATTR_APPEND }, 0 },
+		{ 0, 0, { .valid = ATTR_MODE, .mode = 0777 }, -EPERM },
+		{ 0, 0, { .valid = ATTR_FLAGS | ATTR_GUARDED }, 0 },
+	};
+	static const unsigned int behind = 1u << 1 | 1u << 8; /* of @cases */
+	struct file_attr attr;
+	struct inode *file;
+
+	setup(t);
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, &file), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const unsigned int nr = net.nr_setattrs;
+
+		/* The rights are known. */
+		ASSERT_EQ(t, inode_getattr(file, &attr), 0);
+		user.uid = cases[i].uid;
+		user.gid = cases[i].gid;
+		EXPECT_EQ(t, file->ops->setattr(file, &cases[i].ch), cases[i].want);
+		EXPECT_EQ(t, net.nr_setattrs - nr, behind >> i & 1 ? 0u : 1u);
+		user.uid = user.gid = 0;
+	}
+	ASSERT_EQ(t, inode_getattr(file, &attr), 0);
+	EXPECT_EQ(t, attr.mode, S_IFREG | 0700u);
+	inode_put(file);
+	EXPECT_EQ(t, remove_path("/f"), 0);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+}
+
+/* A memory node that cannot be told a time, a node that refuses, an answer that is lost. */
+static void attributes_fail_or_not(struct ktest *t)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 0600 };
+	const struct attr_change time = { .valid = ATTR_MTIME, .mtime = { 5, 6 } };
+	struct file_attr attr;
+	struct inode *file;
+
+	setup(t);
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, &file), 0);
+	net.times = -EHOSTDOWN;
+	EXPECT_EQ(t, file->ops->setattr(file, &time), -EHOSTDOWN);
+	net.times = 0;
+	ASSERT_EQ(t, inode_getattr(file, &attr), 0);
+	EXPECT_NE(t, attr.mtime.sec, 5ll);
+	memfs_fail(st.fs, -EIO);
+	EXPECT_EQ(t, file->ops->setattr(file, &mode), 0);
+	flush();
+	memfs_fail(st.fs, 0);
+	EXPECT_EQ(t, storage_commit(&attr.file, false), -EIO);
+	ASSERT_EQ(t, inode_getrights(file, &attr), 0);
+	EXPECT_EQ(t, attr.mode, S_IFREG | 0644u);
+	keep_names();
+	ASSERT_EQ(t, inode_getrights(file, &attr), 0);
+	net.lose_answers = 2;
+	EXPECT_EQ(t, file->ops->setattr(file, &mode), 0);
+	ASSERT_EQ(t, inode_getattr(file, &attr), 0);
+	EXPECT_EQ(t, net.lose_answers, 0u);
+	EXPECT_EQ(t, net.nr_setattrs, 0u);
+	EXPECT_EQ(t, attr.mode, S_IFREG | 0600u);
+	inode_put(file);
+	EXPECT_EQ(t, remove_path("/f"), 0);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+}
+
+/* Contents that change are not told before a time that was set before. */
+static void a_time_is_told_before_contents(struct ktest *t)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 0600 };
+	const struct attr_change time = { .valid = ATTR_MTIME, .mtime = { 5, 6 } };
+	struct file_attr attr;
+	struct inode *file, *other;
+	unsigned int nr;
+
+	setup(t);
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, &file), 0);
+	ASSERT_EQ(t, make("/g", S_IFREG | 0644, &other), 0);
+	ASSERT_EQ(t, inode_getrights(file, &attr), 0);
+	__atomic_store_n(&net.held_up, true, __ATOMIC_RELEASE);
+	EXPECT_EQ(t, other->ops->setattr(other, &mode), 0);
+	EXPECT_EQ(t, behind_flush_attr(&attr.file), 0);
+	EXPECT_EQ(t, file->ops->setattr(file, &time), 0);
+	nr = net.nr_calls;
+	__atomic_store_n(&net.held_up, false, __ATOMIC_RELEASE);
+	EXPECT_EQ(t, behind_flush_attr(&attr.file), 0);
+	EXPECT_GT(t, net.nr_calls, nr);
+	nr = net.nr_calls;
+	EXPECT_EQ(t, behind_flush_attr(&attr.file), 0);
+	EXPECT_EQ(t, net.nr_calls, nr);
+	inode_put(file);
+	inode_put(other);
+	EXPECT_EQ(t, remove_path("/f"), 0);
+	EXPECT_EQ(t, remove_path("/g"), 0);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+}
+
+/* The making of a file waits for what is queued of its directory, and of no other file. */
+static void a_file_is_made_before_attributes_of_others(struct ktest *t)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 0600 };
+	const struct attr_change closed = { .valid = ATTR_MODE, .mode = 0555 };
+	struct inode *file, *dir;
+
+	setup(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0777, &dir), 0);
+	ASSERT_EQ(t, make("/d/f", S_IFREG | 0644, &file), 0);
+	__atomic_store_n(&net.held_up, true, __ATOMIC_RELEASE);
+	EXPECT_EQ(t, file->ops->setattr(file, &mode), 0);
+	EXPECT_EQ(t, make("/d/g", S_IFREG | 0644, NULL), 0);
+	__atomic_store_n(&net.held_up, false, __ATOMIC_RELEASE);
+	flush();
+	EXPECT_EQ(t, dir->ops->setattr(dir, &closed), 0);
+	user.uid = 1000;
+	EXPECT_EQ(t, make("/d/h", S_IFREG | 0644, NULL), -EACCES);
+	user.uid = 0;
+	inode_put(file);
+	inode_put(dir);
+	EXPECT_EQ(t, remove_path("/d/f"), 0);
+	/* Nor does it overtake a removal. */
+	EXPECT_EQ(t, make("/d/f", S_IFREG | 0644, NULL), 0);
+	EXPECT_EQ(t, remove_path("/d/f"), 0);
+	EXPECT_EQ(t, remove_path("/d/g"), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+}
+
+#define LATER(name)                                            \
+	static void name##_with_changes_later(struct ktest *t) \
+	{                                                      \
+		keeping = later = true;                        \
+		name(t);                                       \
+		flush();                                       \
+		keeping = later = false;                       \
 	}
 
 LATER(removals_are_told_later)
@@ -1652,6 +1870,12 @@ LATER(a_flush_waits_for_what_is_open)
 LATER(a_node_that_is_gone_is_waited_for_once)
 LATER(the_end_of_a_node_is_waited_for)
 LATER(a_node_that_is_away_keeps_no_other_from_forgetting)
+LATER(attributes_are_told_later)
+LATER(what_the_node_decides_it_is_asked)
+LATER(attributes_fail_or_not)
+LATER(a_time_is_told_before_contents)
+LATER(a_file_is_made_before_attributes_of_others)
+LATER(attributes_change)
 LATER(names_come_and_go)
 LATER(paths_follow_a_rename)
 LATER(a_file_without_a_name_may_get_one)
@@ -1679,20 +1903,26 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(paths_are_unknown_after_a_rename_in_doubt),
 	KTEST(a_file_that_was_made_is_not_made_again),
 	KTEST(a_name_to_be_made_is_not_too_long),
-	KTEST(removals_are_told_later_with_removals_later),
-	KTEST(many_removals_are_few_requests_with_removals_later),
-	KTEST(a_batch_whose_answer_is_lost_is_done_once_with_removals_later),
-	KTEST(what_the_node_refuses_is_told_with_removals_later),
-	KTEST(want_of_memory_is_waited_for_with_removals_later),
-	KTEST(rights_are_those_of_now_with_removals_later),
-	KTEST(a_flush_waits_for_what_is_open_with_removals_later),
-	KTEST(a_node_that_is_gone_is_waited_for_once_with_removals_later),
-	KTEST(the_end_of_a_node_is_waited_for_with_removals_later),
-	KTEST(a_node_that_is_away_keeps_no_other_from_forgetting_with_removals_later),
-	KTEST(names_come_and_go_with_removals_later),
-	KTEST(paths_follow_a_rename_with_removals_later),
-	KTEST(a_file_without_a_name_may_get_one_with_removals_later),
-	KTEST(walks_cross_file_systems_with_removals_later),
+	KTEST(removals_are_told_later_with_changes_later),
+	KTEST(many_removals_are_few_requests_with_changes_later),
+	KTEST(a_batch_whose_answer_is_lost_is_done_once_with_changes_later),
+	KTEST(what_the_node_refuses_is_told_with_changes_later),
+	KTEST(want_of_memory_is_waited_for_with_changes_later),
+	KTEST(rights_are_those_of_now_with_changes_later),
+	KTEST(a_flush_waits_for_what_is_open_with_changes_later),
+	KTEST(a_node_that_is_gone_is_waited_for_once_with_changes_later),
+	KTEST(the_end_of_a_node_is_waited_for_with_changes_later),
+	KTEST(a_node_that_is_away_keeps_no_other_from_forgetting_with_changes_later),
+	KTEST(attributes_are_told_later_with_changes_later),
+	KTEST(what_the_node_decides_it_is_asked_with_changes_later),
+	KTEST(attributes_fail_or_not_with_changes_later),
+	KTEST(a_time_is_told_before_contents_with_changes_later),
+	KTEST(a_file_is_made_before_attributes_of_others_with_changes_later),
+	KTEST(attributes_change_with_changes_later),
+	KTEST(names_come_and_go_with_changes_later),
+	KTEST(paths_follow_a_rename_with_changes_later),
+	KTEST(a_file_without_a_name_may_get_one_with_changes_later),
+	KTEST(walks_cross_file_systems_with_changes_later),
 	{ 0 },
 };
 static const struct ktest_suite kept_files_suite = {

@@ -162,6 +162,12 @@ int storage_call_to_end(uint32_t to, uint16_t opcode, const void *body, size_t l
 	return -EIO;
 }
 
+int storage_call_in(const struct file_id *dir, uint16_t opcode, const void *body, size_t len,
+		    void *reply, size_t max)
+{
+	return -EIO;
+}
+
 uint64_t patience_ns(void)
 {
 	return 0;
@@ -243,6 +249,15 @@ int live_flush(const struct file_id *file)
 int live_set_mtime(const struct file_attr *attr)
 {
 	return 0;
+}
+
+int live_set_mtime_begin(const struct file_attr *attr, struct live_file **lf)
+{
+	return 0;
+}
+
+void live_set_mtime_end(struct live_file *lf)
+{
 }
 
 int live_flush_node(uint32_t at)

@@ -7,7 +7,8 @@
  *	diskbench fsync DIR N		write 4 KiB behind the end of a file and fsync, N times
  *	diskbench read DIR MIB		read that file from its begin to its end by 4 KiB
  *	diskbench random DIR MIB PART	read 4 KiB of it at 2,000 places, which no other PART has
- *	diskbench create|stat|rename|unlink DIR N	do that to N files of one directory
+ *	diskbench create|stat|attributes|rename|unlink DIR N	do that to N files of one directory;
+ *							attributes: mode, owner and times
  *
  * What is read is looked at.
  */
@@ -19,6 +20,7 @@
 #define BLOCK    4096u
 #define CHUNK    65536u /* of a write */
 #define NR_READS 2000u
+#define NR_KINDS 5u
 #define STEP     1000003u /* a prime, so steps of it meet each block once */
 
 static uint64_t now(void)
@@ -80,6 +82,7 @@ static void read_it(uint64_t mib, uint64_t first, uint64_t nr, uint64_t step)
 /* Do one operation to the file @name, which a rename calls @other. */
 static void change(const char *kind, const char *name, const char *other)
 {
+	static const struct timespec times[2] = { { 1, 2 }, { 3, 4 } };
 	struct stat st;
 	int fd;
 
@@ -90,6 +93,10 @@ static void change(const char *kind, const char *name, const char *other)
 		return;
 	case 's':
 		CHECK(stat(name, &st) == 0 && st.st_size == 0);
+		return;
+	case 'a':
+		CHECK(chmod(name, 0600) == 0 && chown(name, getuid(), getgid()) == 0);
+		CHECK(utimensat(AT_FDCWD, name, times, 0) == 0);
 		return;
 	case 'r':
 		CHECK(rename(name, other) == 0);
@@ -112,7 +119,8 @@ static void names(const char *kind, uint64_t nr)
 
 int main(int argc, char **argv)
 {
-	static const char *const kinds[] = { "create", "stat", "rename", "unlink" };
+	static const char *const kinds[NR_KINDS] = { "create", "stat", "attributes", "rename",
+						     "unlink" };
 	const char *kind = argc > 3 ? argv[1] : "";
 	const uint64_t part = argc > 4 ? strtoull(argv[4], NULL, 0) : 0;
 	uint64_t begin, nr;
@@ -135,9 +143,9 @@ int main(int argc, char **argv)
 		read_it(nr, part * NR_READS, NR_READS, STEP);
 		nr = NR_READS;
 	} else {
-		while (i < 4 && strcmp(kind, kinds[i]) != 0)
+		while (i < NR_KINDS && strcmp(kind, kinds[i]) != 0)
 			i++;
-		CHECK(i < 4);
+		CHECK(i < NR_KINDS);
 		names(kind, nr);
 	}
 	printf("%llu %llu\n", (unsigned long long)(now() - begin), (unsigned long long)nr);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Removals of names that a storage node is told later.
+ * Removals of names, renames and changes of attributes that a storage node is told later.
  *
  * Locking:	behind.lock (RANK_SPIN_FS) guards the queues and their counts. The buffers of a
  *		queue are its thread's.
@@ -21,6 +21,7 @@
 #include <kernel/wait.h>
 #include <lib/err.h>
 #include <lib/errno.h>
+#include <lib/hash.h>
 #include <lib/list.h>
 #include <lib/string.h>
 #include <mm/slab.h>
@@ -35,10 +36,11 @@
 
 static bool is_on = true;
 BOOT_PARAM("vfs.behind", bool, is_on,
-	   "tell storage nodes of names that are removed later, while nobody else sees them "
-	   "(default on)");
+	   "tell storage nodes later of names that are removed or changed and attributes that are "
+	   "set, while nobody else sees them (default on)");
 
-COUNTER(behind_changes, "behind.changes", "removals of names that a storage node was told later");
+COUNTER(behind_changes, "behind.changes",
+	"removals, renames and changes of attributes that a storage node was told later");
 COUNTER(behind_batches, "behind.batches", "requests that told them");
 COUNTER(behind_failed, "behind.failed", "... that the node refused, or that it could not be told");
 
@@ -46,6 +48,10 @@ COUNTER(behind_failed, "behind.failed", "... that the node refused, or that it c
 #define MANY       32u                 /* are sent at once */
 #define OLD_NS     (2 * NSEC_PER_MSEC) /* and so are some that are so old */
 #define RETRY_NS   (20 * NSEC_PER_MSEC)
+#define MARKS      1024u /* of files whose attributes wait in the queue */
+#define ROOMS      64u   /* that a node keeps for names to come */
+
+static uint64_t rooms_ns = NSEC_PER_SEC; /* for so long after the last one; const but for tests */
 
 static struct {
 	struct spinlock lock;
@@ -62,6 +68,18 @@ struct behind_node {
 	uint64_t wanted __guarded_by(&behind.lock);        /* a thread waits for so many answers */
 	uint64_t since_ns __guarded_by(&behind.lock);      /* the first in the queue came */
 	bool failed __guarded_by(&behind.lock);            /* since behind_error() told it */
+	uint32_t names __guarded_by(&behind.lock);         /* others that are not answered */
+	uint16_t marks[MARKS] __guarded_by(&behind.lock);  /* the same of changes of attributes */
+	/*
+	 * The node keeps so many rooms, of which the changes that are not answered have some. It
+	 * is to be asked for more; or to take them back, and has been so often.
+	 */
+	uint32_t rooms __guarded_by(&behind.lock);
+	uint32_t rooms_used __guarded_by(&behind.lock);
+	uint64_t rooms_gen __guarded_by(&behind.lock); /* times that they were forgotten */
+	uint64_t used_ns __guarded_by(&behind.lock);   /* when one was last wanted */
+	bool asks __guarded_by(&behind.lock);
+	uint64_t givers __guarded_by(&behind.lock), given __guarded_by(&behind.lock);
 	struct waitqueue due, done;
 	/* The thread's: */
 	struct list_head sending; /* struct numbered.queue */
@@ -125,6 +143,25 @@ static uint64_t due_ns(struct behind_node *b)
 	return since + OLD_NS;
 }
 
+/* @n, which is in no list any more, is done with. */
+static void finished(struct behind_node *b, struct numbered *n)
+{
+	spin_lock(&behind.lock);
+	if (n->room) {
+		ASSERT(b->rooms_used);
+		b->rooms_used--;
+	}
+	if (n->opcode == PS_SETATTR) {
+		ASSERT(b->marks[n->mark]);
+		b->marks[n->mark]--;
+	} else {
+		ASSERT(b->names);
+		b->names--;
+	}
+	spin_unlock(&behind.lock);
+	change_answered(n);
+}
+
 /* Move as many to b->sending as one message holds: their numbers ascend there. None is open. */
 static void take(struct behind_node *b)
 {
@@ -150,9 +187,8 @@ static void take(struct behind_node *b)
 static void note_failures(struct behind_node *b, uint32_t nr, int err)
 {
 	counter_add(&behind_failed, nr);
-	pr_warn_ratelimited(
-		"node %u has not removed %u names that programs have removed: error %d\n", b->node,
-		nr, err);
+	pr_warn_ratelimited("node %u has not done %u changes that programs have made: error %d\n",
+			    b->node, nr, err);
 	/* Before the answer counts: no look-up finds here what is not so. */
 	kept_drop(b->node);
 	spin_lock(&behind.lock);
@@ -175,12 +211,57 @@ static bool is_worth_a_try(struct numbered *n, int err)
 	return now - n->tried_ns < patience_ns();
 }
 
+/* Has the node kept some rooms for long that nobody has wanted? */
+static bool is_idle_locked(const struct behind_node *b) __must_hold(&behind.lock)
+{
+	assert_spin_held(&behind.lock);
+	return b->rooms > b->rooms_used && time_now_ns() - b->used_ns >= rooms_ns;
+}
+
+/*
+ * How many rooms the node is to keep. They come back by a request without changes, of which none
+ * has a room then; those that do are used by nobody from here on.
+ */
+static uint32_t rooms_begin(struct behind_node *b, uint64_t *gen, uint64_t *givers)
+{
+	const bool empty = list_empty(&b->sending);
+	uint32_t rooms;
+
+	spin_lock(&behind.lock);
+	if (empty && (b->givers != b->given || is_idle_locked(b)))
+		b->rooms = MIN(b->rooms, b->rooms_used);
+	else
+		b->asks = false;
+	rooms = b->rooms;
+	if (b->used_ns && time_now_ns() - b->used_ns < rooms_ns && b->givers == b->given)
+		rooms = ROOMS;
+	*gen = b->rooms_gen;
+	*givers = b->givers;
+	spin_unlock(&behind.lock);
+	return rooms;
+}
+
+/*
+ * The node keeps @rooms now, those of changes that are not answered with them: before changes that
+ * are answered give theirs back. Rooms of before it took the names back are none.
+ */
+static void rooms_end(struct behind_node *b, uint32_t rooms, uint64_t gen, uint64_t givers)
+{
+	spin_lock(&behind.lock);
+	b->rooms = b->rooms_gen == gen ? rooms : 0;
+	if (list_empty(&b->sending))
+		b->given = givers;
+	spin_unlock(&behind.lock);
+}
+
 static int send(struct behind_node *b)
 {
+	uint64_t gen, givers;
 	struct numbered *n;
 	ssize_t len;
 	int ret;
 
+	b->req.rooms = rooms_begin(b, &gen, &givers);
 	b->req.nr_changes = 0;
 	list_for_each_entry(n, &b->sending, queue)
 		b->req.changes[b->req.nr_changes++] =
@@ -194,6 +275,7 @@ static int send(struct behind_node *b)
 		ret = ps_batch_rep_decode(b->reply, (size_t)ret, &b->rep);
 	if (!ret && b->rep.nr_changes != b->req.nr_changes)
 		ret = -EPROTO;
+	rooms_end(b, ret ? 0 : b->rep.rooms, gen, givers);
 	return ret;
 }
 
@@ -207,7 +289,7 @@ static uint32_t drop_cancelled(struct behind_node *b)
 		if (n->state != NUMBERED_CANCELLED)
 			continue;
 		list_del(&n->queue);
-		change_answered(n);
+		finished(b, n);
 		nr++;
 	}
 	return nr;
@@ -236,9 +318,15 @@ static uint32_t give_up(struct behind_node *b, int err)
 	note_failures(b, nr, err);
 	list_for_each_entry_safe(n, next, &b->sending, queue) {
 		list_del(&n->queue);
-		change_answered(n);
+		finished(b, n);
 	}
 	return nr + nr_cancelled;
+}
+
+/* A change that was tried before may have been done, or its file may have gone behind it. */
+static bool is_done(const struct numbered *n, int err)
+{
+	return n->tried_ns && err == (n->opcode == PS_SETATTR ? -ESTALE : -ENOENT);
 }
 
 /* Send b->sending once; what remains there is to be sent again. Returns how many are done with. */
@@ -255,9 +343,9 @@ static uint32_t send_once(struct behind_node *b)
 	list_for_each_entry_safe(n, next, &b->sending, queue) {
 		int e = b->rep.changes[i++].err;
 
-		/* That it has been done may be forgotten when its number was changed. */
-		if (e == -ENOENT && n->tried_ns)
+		if (is_done(n, e))
 			e = 0;
+		/* Then none behind it was done either. */
 		if (is_worth_a_try(n, e)) {
 			change_renumber(n);
 			continue;
@@ -265,10 +353,43 @@ static uint32_t send_once(struct behind_node *b)
 		if (e)
 			note_failures(b, 1, e);
 		list_del(&n->queue);
-		change_answered(n);
+		finished(b, n);
 		nr++;
 	}
 	return nr;
+}
+
+/* Is the node to be told of rooms, though of no change? */
+static bool is_asked(struct behind_node *b)
+{
+	bool asked;
+
+	spin_lock(&behind.lock);
+	asked = b->asks || b->givers != b->given;
+	spin_unlock(&behind.lock);
+	return asked;
+}
+
+/* The same also when they have been kept for long enough. */
+static bool is_asked_now(struct behind_node *b)
+{
+	bool idle;
+
+	spin_lock(&behind.lock);
+	idle = is_idle_locked(b);
+	spin_unlock(&behind.lock);
+	return idle || is_asked(b);
+}
+
+static uint64_t idle_ns(struct behind_node *b)
+{
+	uint64_t ns = UINT64_MAX;
+
+	spin_lock(&behind.lock);
+	if (b->rooms > b->rooms_used)
+		ns = b->used_ns + rooms_ns;
+	spin_unlock(&behind.lock);
+	return ns;
 }
 
 static void send_some(struct behind_node *b)
@@ -296,9 +417,15 @@ static void behind_thread(void *arg)
 	struct behind_node *b = arg;
 
 	for (;;) {
-		wait_event(&b->due, is_any(b));
-		(void)wait_event_timeout(&b->due, is_due(b), due_ns(b));
-		send_some(b);
+		(void)wait_event_timeout(&b->due, is_any(b) || is_asked(b), idle_ns(b));
+		if (is_any(b) && !is_asked(b))
+			(void)wait_event_timeout(&b->due, is_due(b) || is_asked(b), due_ns(b));
+		if (is_any(b))
+			send_some(b);
+		if (is_asked_now(b)) {
+			(void)!send(b); /* without it there are no rooms */
+			wake_all(&b->done);
+		}
 	}
 }
 
@@ -365,7 +492,27 @@ static void enter(struct behind_node *b, struct numbered *n)
 		b->since_ns = time_now_ns();
 	list_add_tail(&n->queue, &b->queue);
 	b->queued++;
+	if (n->opcode == PS_SETATTR)
+		b->marks[n->mark]++;
+	else
+		b->names++;
 	spin_unlock(&behind.lock);
+}
+
+/* One of the node's rooms; none: it is asked for some. */
+static bool take_room(struct behind_node *b)
+{
+	bool taken;
+
+	spin_lock(&behind.lock);
+	b->used_ns = time_now_ns();
+	taken = b->givers == b->given && b->rooms > b->rooms_used;
+	b->rooms_used += taken;
+	b->asks |= !taken;
+	spin_unlock(&behind.lock);
+	if (!taken)
+		wake_one(&b->due);
+	return taken;
 }
 
 /* @n is not open any more. */
@@ -385,6 +532,47 @@ static void leave(struct numbered *n, enum numbered_state state)
 		wake_one(&b->due);
 }
 
+static void drop_room(struct behind_node *b)
+{
+	spin_lock(&behind.lock);
+	ASSERT(b->rooms_used);
+	b->rooms_used--;
+	spin_unlock(&behind.lock);
+}
+
+/* A number for @change by @cred, and @room bytes for its request, once there is room for it. */
+static struct numbered *number(struct behind_node *b, const struct fs_cred *cred,
+			       struct ps_change *change, size_t room)
+{
+	if (!b || wait_event_killable(&b->done, has_room(b)))
+		return NULL;
+	return change_number(cred, change, b->node, room);
+}
+
+static uint16_t mark_of(const struct file_id *file)
+{
+	return (uint16_t)(hash64_pair(file->ino, file->gen) % MARKS);
+}
+
+/* @n is a request of @len bytes, or of none for an error, that changes @file. */
+static struct numbered *enter_request(struct behind_node *b, struct numbered *n, uint16_t opcode,
+				      ssize_t len, const struct file_id *file, bool room)
+{
+	if (len < 0) {
+		if (room)
+			drop_room(b);
+		change_answered(n);
+		return NULL;
+	}
+	n->opcode = opcode;
+	n->len = (uint32_t)len;
+	n->tried_ns = 0;
+	n->mark = mark_of(file);
+	n->room = room;
+	enter(b, n);
+	return n;
+}
+
 struct numbered *behind_unlink(const struct fs_cred *cred, const struct storage_name *at,
 			       const struct file_id *victim)
 {
@@ -396,24 +584,47 @@ struct numbered *behind_unlink(const struct fs_cred *cred, const struct storage_
 	const size_t room =
 		sizeof(struct ps_remove_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t) + at->len;
 	struct behind_node *b = is_on ? node_get(at->dir->node) : NULL;
-	struct numbered *n;
-	ssize_t len;
+	struct numbered *n = number(b, cred, &req.change, room);
 
-	if (!b || wait_event_killable(&b->done, has_room(b)))
-		return NULL;
-	n = change_number(cred, &req.change, b->node, room);
 	if (!n)
 		return NULL;
-	len = ps_remove_req_encode(&req, n->body, room);
-	if (len < 0) {
+	return enter_request(b, n, PS_UNLINK, ps_remove_req_encode(&req, n->body, room), victim,
+			     false);
+}
+
+struct numbered *behind_setattr(const struct fs_cred *cred, const struct file_id *file,
+				const struct storage_attr *how)
+{
+	struct ps_setattr_req req = change_of_attr(file, how);
+	const size_t room = sizeof(struct ps_setattr_req_wire) + PROTO_MAX_GROUPS * sizeof(le32_t);
+	struct behind_node *b = is_on ? node_get(file->node) : NULL;
+	struct numbered *n = number(b, cred, &req.change, room);
+
+	if (!n)
+		return NULL;
+	return enter_request(b, n, PS_SETATTR, ps_setattr_req_encode(&req, n->body, room), file,
+			     false);
+}
+
+struct numbered *behind_rename(const struct fs_cred *cred, struct storage_rename *how)
+{
+	struct behind_node *b = is_on ? node_get(how->from.dir->node) : NULL;
+	struct ps_rename_req req;
+	struct numbered *n;
+
+	how->room = !how->target.node;
+	req = change_of_rename(how);
+	n = number(b, cred, &req.change, CHANGE_NAMES_MAX);
+	if (n && how->room && !take_room(b)) {
 		change_answered(n);
+		n = NULL;
+	}
+	if (!n) {
+		how->room = false;
 		return NULL;
 	}
-	n->opcode = PS_UNLINK;
-	n->len = (uint32_t)len;
-	n->tried_ns = 0;
-	enter(b, n);
-	return n;
+	return enter_request(b, n, PS_RENAME, ps_rename_req_encode(&req, n->body, CHANGE_NAMES_MAX),
+			     &how->source, how->room);
 }
 
 void behind_cancel(struct numbered *n)
@@ -463,6 +674,77 @@ int behind_flush(uint32_t node, bool killable)
 	return 1;
 }
 
+void behind_forget_rooms(uint32_t node)
+{
+	struct behind_node *b = find(node);
+
+	if (!b)
+		return;
+	spin_lock(&behind.lock);
+	b->rooms = 0;
+	b->rooms_gen++;
+	spin_unlock(&behind.lock);
+}
+
+static bool is_given(struct behind_node *b, uint64_t nr)
+{
+	bool given;
+
+	spin_lock(&behind.lock);
+	given = b->given >= nr;
+	spin_unlock(&behind.lock);
+	return given;
+}
+
+int behind_give_rooms(uint32_t node)
+{
+	struct behind_node *b = find(node);
+	uint64_t nr = 0;
+	int err;
+
+	if (!b)
+		return 0;
+	spin_lock(&behind.lock);
+	if (b->rooms || b->asks)
+		nr = ++b->givers;
+	spin_unlock(&behind.lock);
+	if (!nr)
+		return 0;
+	wake_one(&b->due);
+	err = wait_event_killable(&b->done, is_given(b, nr));
+	return err ? err : 1;
+}
+
+int behind_flush_attr(const struct file_id *file)
+{
+	struct behind_node *b = find(file->node);
+	bool any = false;
+	int err;
+
+	if (b) {
+		spin_lock(&behind.lock);
+		any = b->marks[mark_of(file)];
+		spin_unlock(&behind.lock);
+	}
+	err = any ? behind_flush(file->node, true) : 0;
+	return MIN(err, 0);
+}
+
+int behind_flush_dir(const struct file_id *dir)
+{
+	struct behind_node *b = find(dir->node);
+	bool any = false;
+	int err;
+
+	if (b) {
+		spin_lock(&behind.lock);
+		any = b->names || b->marks[mark_of(dir)];
+		spin_unlock(&behind.lock);
+	}
+	err = any ? behind_flush(dir->node, true) : 0;
+	return MIN(err, 0);
+}
+
 void behind_flush_all(void)
 {
 	uint32_t last = 0, next;
@@ -499,10 +781,23 @@ int behind_error(uint32_t node, bool forget)
 	return failed ? -EIO : 0;
 }
 
+bool behind_is_on(void)
+{
+	return is_on;
+}
+
 bool behind_switch(bool on)
 {
 	const bool was = is_on;
 
 	is_on = on;
+	return was;
+}
+
+uint64_t behind_keep_rooms(uint64_t ns)
+{
+	const uint64_t was = rooms_ns;
+
+	WRITE_ONCE(rooms_ns, ns);
 	return was;
 }

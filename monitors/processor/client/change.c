@@ -73,6 +73,7 @@ struct numbered *change_number(const struct fs_cred *cred, struct ps_change *cha
 	cred_to_proto(cred, &change->cred);
 	n->node = node;
 	n->to_end = false;
+	n->dir = NULL;
 	spin_lock(&pending.lock);
 	n->seq = ++pending.last;
 	list_add_tail(&n->link, &pending.list);
@@ -111,15 +112,24 @@ static struct numbered *begin(const struct fs_cred *cred, struct ps_change *chan
 	return change_number(cred, change, node, BODY_MAX);
 }
 
+static int send(struct numbered *n, uint16_t opcode, size_t size, void *reply, size_t max)
+{
+	if (n->to_end)
+		return storage_call_to_end(n->node, opcode, n->body, size, reply, max);
+	if (n->dir)
+		return storage_call_in(n->dir, opcode, n->body, size, reply, max);
+	return storage_call(n->node, opcode, n->body, size, reply, max);
+}
+
 /* Send @len bytes of request, unless that is an error.  The reply's length or an errno. */
 static int finish(struct numbered *n, uint16_t opcode, ssize_t len, void *reply, size_t max)
 {
-	const size_t size = (size_t)len;
-	int ret = (int)len;
+	int ret = len < 0 ? (int)len : send(n, opcode, (size_t)len, reply, max);
 
-	if (len >= 0)
-		ret = n->to_end ? storage_call_to_end(n->node, opcode, n->body, size, reply, max)
-				: storage_call(n->node, opcode, n->body, size, reply, max);
+	if (len >= 0 && ret == -ENOSPC && behind_give_rooms(n->node) > 0) {
+		change_renumber(n);
+		ret = send(n, opcode, (size_t)len, reply, max);
+	}
 	change_answered(n);
 	return ret;
 }
@@ -215,6 +225,7 @@ static int make(const struct fs_cred *cred, uint16_t opcode, const struct storag
 	ASSERT(at->len <= PS_NAME_MAX && what->target_len < PROTO_PATH_MAX);
 	if (!n)
 		return -ENOMEM;
+	n->dir = at->dir;
 	return finish_attr(n, opcode, ps_make_req_encode(opcode, &req, n->body, BODY_MAX), attr);
 }
 
@@ -280,21 +291,26 @@ int storage_rmdir(const struct fs_cred *cred, const struct storage_name *at,
 	return remove_entry(cred, PS_RMDIR, at, victim, false, removed);
 }
 
-int storage_rename(const struct fs_cred *cred, const struct storage_rename *how,
-		   struct storage_removed *removed)
+struct ps_rename_req change_of_rename(const struct storage_rename *how)
 {
-	struct ps_rename_req req = {
+	return (struct ps_rename_req){
 		.from_dir = file_to_proto(how->from.dir),
 		.to_dir = file_to_proto(how->to.dir),
 		.source = file_to_proto(&how->source),
 		.target = file_to_proto(&how->target),
 		.flags = (how->exchange ? PS_RENAME_EXCHANGE : 0u) |
-			 (how->unused ? PS_RENAME_UNUSED : 0u),
+			 (how->unused ? PS_RENAME_UNUSED : 0u) | (how->room ? PS_RENAME_ROOM : 0u),
 		.from_len = (uint16_t)how->from.len,
 		.to_len = (uint16_t)how->to.len,
 		.from = how->from.name,
 		.to = how->to.name,
 	};
+}
+
+int storage_rename(const struct fs_cred *cred, const struct storage_rename *how,
+		   struct storage_removed *removed)
+{
+	struct ps_rename_req req = change_of_rename(how);
 	struct numbered *n;
 
 	if (how->from.dir->node != how->to.dir->node)
@@ -308,10 +324,9 @@ int storage_rename(const struct fs_cred *cred, const struct storage_rename *how,
 
 /* --- attributes, the end of a use ---------------------------------------------------------- */
 
-int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
-		    const struct storage_attr *how, struct file_attr *attr)
+struct ps_setattr_req change_of_attr(const struct file_id *file, const struct storage_attr *how)
 {
-	struct ps_setattr_req req = {
+	return (struct ps_setattr_req){
 		.file = file_to_proto(file),
 		.valid = how->set,
 		.mode = how->mode,
@@ -324,6 +339,12 @@ int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
 		.mtime_ns = how->mtime.nsec,
 		.flags = how->flags,
 	};
+}
+
+int storage_setattr(const struct fs_cred *cred, const struct file_id *file,
+		    const struct storage_attr *how, struct file_attr *attr)
+{
+	struct ps_setattr_req req = change_of_attr(file, how);
 	struct numbered *n = begin(cred, &req.change, file->node);
 
 	if (!n)

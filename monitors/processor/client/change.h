@@ -59,6 +59,7 @@ struct storage_rename {
 	struct file_id source, target; /* target: node 0, nothing has the name */
 	bool exchange;
 	bool unused; /* the target, as in storage_unlink() */
+	bool room;   /* the node has kept some for this name (behind.h) */
 };
 int storage_rename(const struct fs_cred *cred, const struct storage_rename *how,
 		   struct storage_removed *removed) __must_check;

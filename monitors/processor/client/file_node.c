@@ -223,6 +223,15 @@ static int call_once(uint32_t node, const struct request *r, struct pm_file_stat
 	return ret < 0 ? ret : pm_file_state_decode(&w, (size_t)ret, state);
 }
 
+/* A program may have made room by what the storage node is still to be told, or be kept some. */
+static bool may_be_room(uint32_t storage)
+{
+	const int flushed = behind_flush(storage, true);
+	const int given = flushed < 0 ? 0 : behind_give_rooms(storage);
+
+	return flushed > 0 || given > 0;
+}
+
 static int call(uint32_t *node, const struct request *r, struct file_state *out)
 {
 	struct pm_file_state state;
@@ -234,8 +243,7 @@ static int call(uint32_t *node, const struct request *r, struct file_state *out)
 		if (!*node)
 			return -EHOSTDOWN;
 		err = call_once(*node, r, &state);
-		/* A program may have made room by what the storage node is still to be told. */
-		if (err == -ENOSPC && behind_flush(r->file->node, true) > 0)
+		if (err == -ENOSPC && may_be_room(r->file->node))
 			err = call_once(*node, r, &state);
 		if (err || !state.node)
 			break;
@@ -276,10 +284,12 @@ int file_node_write(const struct file_id *file, uint32_t *node, const struct fil
 		     PM_FILE_WRITE_MAX * sizeof(struct pm_file_page_wire)];
 	struct pm_file_write_req *req = kzalloc(sizeof(*req));
 	struct request r = { file, true, PM_FILE_WRITE, body, 0, buf, what->nr };
-	ssize_t len;
+	ssize_t len = behind_flush_attr(file);
 
-	if (!req)
-		return -ENOMEM;
+	if (!req || len) {
+		kfree(req);
+		return req ? (int)len : -ENOMEM;
+	}
 	ASSERT(what->nr && what->nr <= FILE_BUF_PAGES);
 	req->file = file_to_proto(file);
 	req->size = what->size;
@@ -372,7 +382,11 @@ int file_node_change(const struct file_id *file, uint32_t *node, const struct fi
 	const struct request r = {
 		file, changes(what->op), PM_FILE_CHANGE, &w, sizeof(w), NULL, 0
 	};
+	/* Times that are set are told the storage node in the order in which they come here. */
+	const int err = changes(what->op) && what->op != FILE_TIME ? behind_flush_attr(file) : 0;
 
+	if (err)
+		return err;
 	pm_file_change_req_encode(&req, &w);
 	return call(node, &r, out);
 }

@@ -40,6 +40,7 @@ static enum rpc_handler_result handle_recall(struct rpc_request *req, void *arg)
 		err = kept_recall(rpc_request_peer(req));
 		/* The node does these while it waits for the answer. */
 		(void)!behind_flush(rpc_request_peer(req), false);
+		behind_forget_rooms(rpc_request_peer(req));
 	}
 	rpc_reply(req, len ? -EMSGSIZE : err, NULL, 0);
 	return RPC_DONE;

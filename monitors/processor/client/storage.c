@@ -89,6 +89,15 @@ int storage_call_to_end(uint32_t node, uint16_t opcode, const void *body, size_t
 	return call_in_order(node, &r, false);
 }
 
+int storage_call_in(const struct file_id *dir, uint16_t opcode, const void *body, size_t len,
+		    void *reply, size_t max)
+{
+	struct request r = { dir->node, opcode, body, (uint32_t)len, reply, (uint32_t)max };
+	const int err = behind_flush_dir(dir);
+
+	return err ? err : call(dir->node, &r, true);
+}
+
 int storage_call_behind(uint32_t node, const void *body, size_t len, void *reply, size_t max)
 {
 	struct request r = { node, PS_BATCH, body, (uint32_t)len, reply, (uint32_t)max };
@@ -313,7 +322,10 @@ int storage_statfs(const struct file_id *file, struct fs_info *info)
 {
 	struct ps_statfs_wire reply;
 	struct ps_statfs st;
-	int ret = file_call(PS_STATFS, file, &reply, sizeof(reply));
+	int ret = behind_give_rooms(file->node); /* they are no part of what others use */
+
+	if (ret >= 0)
+		ret = file_call(PS_STATFS, file, &reply, sizeof(reply));
 
 	if (ret >= 0)
 		ret = ps_statfs_decode(&reply, (size_t)ret, &st);

@@ -289,6 +289,73 @@ static void rename_end(struct kept_change *kept, const struct storage_rename *ho
 	kept_change_end(kept, err);
 }
 
+/* As may_remove_name(), of a name that comes. */
+static bool may_add_name(const struct fs_cred *cred, const struct file_attr *dir)
+{
+	return !(dir->attrs & STATX_ATTR_IMMUTABLE) &&
+	       !fs_access(cred, dir->mode, dir->uid, dir->gid, FS_MAY_WRITE | FS_MAY_EXEC);
+}
+
+/* As remove_behind(): the node renames a file that is no directory later. */
+static bool rename_behind(const struct fs_cred *cred, const struct storage_rename *rename,
+			  struct storage_inode *target)
+{
+	struct file_attr from_dir, to_dir, source, old, all;
+	struct storage_rename how = *rename;
+	const struct kept_rename kept = {
+		.from_dir = &from_dir,
+		.to_dir = &to_dir,
+		.source = &source,
+		.target = target ? &old : NULL,
+		.from = how.from.name,
+		.to = how.to.name,
+		.from_len = how.from.len,
+		.to_len = how.to.len,
+	};
+	struct numbered *n;
+	bool is_last;
+
+	if (!behind_is_on() || how.exchange || (target && !how.unused) ||
+	    how.from.dir->node != how.to.dir->node || !kept_is_allowed(how.from.dir->node))
+		return false;
+	n = behind_rename(cred, &how);
+	if (!n)
+		return false;
+	is_last = target && kept_attr(&target->file, KEPT_ALL, &all) && all.nlink == 1;
+	if (!kept_attr(how.from.dir, KEPT_RIGHTS, &from_dir) ||
+	    !kept_attr(how.to.dir, KEPT_RIGHTS, &to_dir) ||
+	    !kept_attr(&how.source, KEPT_RIGHTS, &source) ||
+	    (target && !kept_attr(&target->file, KEPT_RIGHTS, &old)) ||
+	    !may_remove_name(cred, &from_dir, &source) ||
+	    !(target ? may_remove_name(cred, &to_dir, &old) : may_add_name(cred, &to_dir)) ||
+	    !kept_rename(&kept)) {
+		behind_cancel(n);
+		return false;
+	}
+	behind_send(n);
+	if (is_last)
+		storagefs_gone(target, true);
+	return true;
+}
+
+/* The node is asked, and what is kept follows. */
+static int rename_now(struct storage_fs *fs, const struct fs_cred *cred,
+		      const struct storage_rename *how, const char *from, const char *to, bool dirs,
+		      struct storage_removed *removed)
+{
+	struct kept_change kept;
+	int err;
+
+	rename_begin(&kept, how, dirs);
+	err = storage_rename(cred, how, removed);
+	if (kept_is_in_doubt(err))
+		storagefs_lost(fs, from, to, dirs);
+	if (!err)
+		storagefs_moved(fs, from, to, how->exchange, dirs);
+	rename_end(&kept, how, err);
+	return err;
+}
+
 int storagefs_rename(const struct rename_args *args)
 {
 	struct storage_inode *from_dir = storage_inode_of(args->from_dir);
@@ -305,8 +372,9 @@ int storagefs_rename(const struct rename_args *args)
 	char *to = storagefs_path_in(to_dir, args->to, args->to_len);
 	const bool dirs = inode_is_dir(args->source) || (target && inode_is_dir(args->target));
 	const bool leaves = target && !args->exchange;
+	struct storage_fs *fs = storage_fs_of(from_dir);
 	struct storage_removed removed;
-	struct kept_change kept;
+	bool may_be_gone = false;
 	struct fs_cred cred;
 	int err = IS_ERR(from) ? (int)PTR_ERR(from) : IS_ERR(to) ? (int)PTR_ERR(to) : 0;
 
@@ -316,21 +384,17 @@ int storagefs_rename(const struct rename_args *args)
 	process_cred(&cred);
 	if (leaves)
 		how.unused = storagefs_leave_begin(target);
-	rename_begin(&kept, &how, dirs);
-	if (!err) {
-		err = storage_rename(&cred, &how, &removed);
-		if (kept_is_in_doubt(err))
-			storagefs_lost(storage_fs_of(from_dir), from, to, dirs);
-	}
-	if (!err) {
-		if (target && removed.file.node && !removed.nlink)
+	if (!err && !dirs && args->target != args->source && rename_behind(&cred, &how, target)) {
+		storagefs_moved(fs, from, to, false, false);
+		may_be_gone = true;
+	} else if (!err) {
+		err = rename_now(fs, &cred, &how, from, to, dirs, &removed);
+		if (!err && target && removed.file.node && !removed.nlink)
 			storagefs_gone(target, true);
-		storagefs_moved(storage_fs_of(from_dir), from, to, args->exchange, dirs);
+		may_be_gone = err ? kept_is_in_doubt(err) : !removed.nlink;
 	}
-	rename_end(&kept, &how, err);
 	if (leaves)
-		storagefs_leave_end(target, how.unused,
-				    err ? kept_is_in_doubt(err) : !removed.nlink);
+		storagefs_leave_end(target, how.unused, may_be_gone);
 	if (!IS_ERR(from))
 		kfree(from);
 	if (!IS_ERR(to))
@@ -369,6 +433,84 @@ static int storagefs_resize(struct inode *inode, uint64_t size)
 	return err ? err : live_truncate(&attr.file, attr.fsid, size);
 }
 
+/* The rest is the node's to say: its time, who may set flags. */
+#define SET_BEHIND                                                                            \
+	((uint32_t)STORAGE_SET_MODE | STORAGE_SET_UID | STORAGE_SET_GID | STORAGE_SET_ATIME | \
+	 STORAGE_SET_MTIME)
+
+/*
+ * Is @how what the node does, too, without a look at an access list, or at rights that come from
+ * an owner?  Then @now has the rights of the file of @attr afterwards.
+ */
+static bool may_set(const struct fs_cred *cred, const struct file_attr *attr,
+		    const struct storage_attr *how, struct file_attr *now)
+{
+	const uint32_t type = attr->mode & S_IFMT;
+
+	if ((how->set & ~SET_BEHIND) || attr_is_fixed(attr))
+		return false;
+	*now = *attr;
+	if (how->set & STORAGE_SET_MODE)
+		now->mode = type | (how->mode & 07777);
+	if (how->set & STORAGE_SET_UID)
+		now->uid = how->uid;
+	if (how->set & STORAGE_SET_GID)
+		now->gid = how->gid;
+	if ((how->set & STORAGE_SET_MODE) && (attr->acl || type == S_IFLNK))
+		return false;
+	if ((how->set & (STORAGE_SET_UID | STORAGE_SET_GID)) &&
+	    (((attr->mode | now->mode) & 06000) && type != S_IFDIR))
+		return false;
+	if (fs_cred_is_root(cred))
+		return true;
+	return cred->uid == attr->uid && now->uid == attr->uid &&
+	       (now->gid == attr->gid || fs_in_group(cred, now->gid)) &&
+	       (!(how->set & STORAGE_SET_MODE) || !(now->mode & 02000) ||
+		fs_in_group(cred, now->gid));
+}
+
+/* As remove_behind(): the node sets the attributes of @file, whose rights are @attr's, later. */
+static bool set_rights_behind(const struct fs_cred *cred, const struct file_attr *attr,
+			      const struct file_attr *now, const struct storage_attr *how)
+{
+	struct numbered *n = behind_setattr(cred, &attr->file, how);
+
+	if (!n)
+		return false;
+	if (!kept_set(attr, now)) {
+		behind_cancel(n);
+		return false;
+	}
+	behind_send(n);
+	return true;
+}
+
+/*
+ * The same of any attributes. A memory node that has the file learns the mtime first. 0: not done;
+ * 1: done; or why it cannot be.
+ */
+static int set_behind(struct inode *inode, const struct fs_cred *cred,
+		      const struct storage_attr *how)
+{
+	const struct file_id *file = &storage_inode_of(inode)->file;
+	struct file_attr attr, now;
+	struct live_file *lf;
+	int ret;
+
+	if (!behind_is_on() || !kept_is_allowed(file->node) ||
+	    !kept_attr(file, KEPT_RIGHTS, &attr) || !may_set(cred, &attr, how, &now))
+		return 0;
+	if (!(how->set & STORAGE_SET_MTIME) || inode->mode != S_IFREG)
+		return set_rights_behind(cred, &attr, &now, how);
+	attr.mtime = how->mtime;
+	ret = live_set_mtime_begin(&attr, &lf);
+	if (ret)
+		return ret;
+	ret = set_rights_behind(cred, &attr, &now, how);
+	live_set_mtime_end(lf);
+	return ret;
+}
+
 int storagefs_setattr(struct inode *inode, const struct attr_change *ch)
 {
 	const struct storage_attr how = {
@@ -398,8 +540,10 @@ int storagefs_setattr(struct inode *inode, const struct attr_change *ch)
 	/* Stores of before do not change the time any more. */
 	if ((ch->valid & ATTR_MTIME) && inode->mode == S_IFREG)
 		err = live_flush(file);
+	if (!err)
+		err = set_behind(inode, &cred, &how);
 	if (err)
-		return err;
+		return MIN(err, 0);
 	kept_change(&kept, file->node);
 	kept_change_file(&kept, file, 0);
 	err = storage_setattr(&cred, file, &how, &attr);
