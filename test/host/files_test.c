@@ -1851,6 +1851,195 @@ static void a_file_is_made_before_attributes_of_others(struct ktest *t)
 	EXPECT_EQ(t, behind_error(NODE, true), 0);
 }
 
+/* --- renames that the node is told later ---------------------------------------------------- */
+
+/* The first rename asks for room for the next ones; until it is there. */
+static void get_rooms(struct ktest *t)
+{
+	unsigned int nr;
+
+	ASSERT_EQ(t, make("/room", S_IFREG | 0644, NULL), 0);
+	do {
+		nr = net.nr_renames;
+		ASSERT_EQ(t, rename_path("/room", "/room2", false), 0);
+		ASSERT_EQ(t, rename_path("/room2", "/room", false), 0);
+	} while (net.nr_renames != nr);
+	EXPECT_EQ(t, remove_path("/room"), 0);
+	flush();
+	net.nr_renames = net.nr_unlinks = 0;
+}
+
+static void renames_are_told_later(struct ktest *t)
+{
+	struct file_attr attr;
+	struct inode *link;
+	char target[16];
+
+	setup(t);
+	get_rooms(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, make("/d/a", S_IFREG | 0640, NULL), 0);
+	ASSERT_EQ(t, make("/d/l", S_IFLNK | 0777, &link), 0);
+	ASSERT_EQ(t, rename_path("/d/a", "/d/b", false), 0);
+	EXPECT_EQ(t, exists("/d/a"), -ENOENT);
+	EXPECT_EQ(t, exists("/d/b"), 0);
+	/* Elsewhere, and a link in use, which follows. */
+	ASSERT_EQ(t, rename_path("/d/b", "/c", false), 0);
+	ASSERT_EQ(t, rename_path("/d/l", "/m", false), 0);
+	EXPECT_EQ(t, link->ops->readlink(link, target, sizeof(target)), 6);
+	EXPECT_EQ(t, net.nr_renames, 0u);
+	ASSERT_EQ(t, stat_path("/c", &attr), 0);
+	EXPECT_EQ(t, attr.mode, S_IFREG | 0640u);
+	/* Over a file that no program uses, and over one that is in use. */
+	ASSERT_EQ(t, make("/d/a", S_IFREG | 0600, NULL), 0);
+	ASSERT_EQ(t, rename_path("/d/a", "/c", false), 0);
+	EXPECT_EQ(t, net.nr_renames, 0u);
+	ASSERT_EQ(t, stat_path("/c", &attr), 0);
+	EXPECT_EQ(t, attr.mode, S_IFREG | 0600u);
+	ASSERT_EQ(t, rename_path("/c", "/m", false), 0);
+	EXPECT_EQ(t, net.nr_renames, 1u);
+	inode_put(link);
+	/* A directory moves at once. */
+	ASSERT_EQ(t, rename_path("/d", "/e", false), 0);
+	EXPECT_EQ(t, net.nr_renames, 2u);
+	EXPECT_EQ(t, exists("/d"), -ENOENT);
+	EXPECT_EQ(t, remove_path("/m"), 0);
+	EXPECT_EQ(t, remove_path("/e"), 0);
+	drain();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+}
+
+/* Number @i of names with @letter, in a directory whose names are known. */
+static const char *nth_in_d(char *buf, char letter, int i)
+{
+	memcpy(buf, "/d", 2);
+	memcpy(buf + 2, nth_path(i), sizeof("/n000"));
+	buf[3] = letter;
+	return buf;
+}
+
+/* No more names come than the node keeps room for; what is not used goes back to it. */
+static void names_that_come_have_room(struct ktest *t)
+{
+	struct fs_info info;
+	struct file_attr attr;
+	char from[16], to[16];
+
+	setup(t);
+	get_rooms(t);
+	EXPECT_EQ(t, memfs_rooms(st.fs), 64u);
+	ASSERT_EQ(t, stat_path("/", &attr), 0);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, NULL), 0);
+	for (int i = 0; i < 64; i++)
+		ASSERT_EQ(t, make(nth_in_d(from, 'n', i), S_IFREG | 0644, NULL), 0);
+	__atomic_store_n(&net.held_up, true, __ATOMIC_RELEASE);
+	for (int i = 0; i < 64; i++)
+		ASSERT_EQ(t, rename_path(nth_in_d(from, 'n', i), nth_in_d(to, 'm', i), false), 0);
+	EXPECT_EQ(t, net.nr_renames, 0u);
+	__atomic_store_n(&net.held_up, false, __ATOMIC_RELEASE);
+	flush();
+	EXPECT_EQ(t, memfs_rooms(st.fs), 64u);
+	for (int i = 0; i < 64; i++)
+		EXPECT_EQ(t, remove_path(nth_in_d(to, 'm', i)), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	/* It is no part of what is used. */
+	EXPECT_EQ(t, storage_statfs(&attr.file, &info), 0);
+	EXPECT_EQ(t, memfs_rooms(st.fs), 0u);
+	EXPECT_EQ(t, behind_give_rooms(NODE), 0);
+	/* Nor is it kept for long. */
+	get_rooms(t);
+	EXPECT_EQ(t, memfs_rooms(st.fs), 64u);
+	(void)behind_keep_rooms(NSEC_PER_MSEC);
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, rename_path("/a", "/b", false), 0);
+	while (memfs_rooms(st.fs))
+		thread_yield();
+	EXPECT_EQ(t, remove_path("/b"), 0);
+	(void)behind_keep_rooms(HOUR_NS);
+	/* Nor is there any for one that has lost the names. */
+	get_rooms(t);
+	behind_forget_rooms(NODE);
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, rename_path("/a", "/b", false), 0);
+	EXPECT_EQ(t, net.nr_renames, 1u);
+	EXPECT_EQ(t, remove_path("/b"), 0);
+	drain();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+}
+
+/* The node is asked what it would refuse. */
+static void a_rename_needs_rights(struct ktest *t)
+{
+	const struct attr_change closed = { .valid = ATTR_MODE, .mode = 0555 };
+	const struct attr_change open = { .valid = ATTR_MODE, .mode = 0777 };
+	struct inode *from, *to;
+
+	setup(t);
+	get_rooms(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0777, &from), 0);
+	ASSERT_EQ(t, make("/e", S_IFDIR | 0777, &to), 0);
+	ASSERT_EQ(t, make("/d/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, from->ops->setattr(from, &open), 0);
+	ASSERT_EQ(t, to->ops->setattr(to, &closed), 0);
+	user.uid = 1000;
+	EXPECT_EQ(t, rename_path("/d/a", "/e/a", false), -EACCES);
+	user.uid = 0;
+	ASSERT_EQ(t, from->ops->setattr(from, &closed), 0);
+	ASSERT_EQ(t, to->ops->setattr(to, &open), 0);
+	user.uid = 1000;
+	EXPECT_EQ(t, rename_path("/d/a", "/e/a", false), -EACCES);
+	user.uid = 0;
+	EXPECT_EQ(t, net.nr_renames, 2u);
+	ASSERT_EQ(t, from->ops->setattr(from, &open), 0);
+	user.uid = 1000;
+	EXPECT_EQ(t, rename_path("/d/a", "/e/a", false), 0);
+	user.uid = 0;
+	EXPECT_EQ(t, net.nr_renames, 2u);
+	inode_put(from);
+	inode_put(to);
+	EXPECT_EQ(t, remove_path("/e/a"), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	EXPECT_EQ(t, remove_path("/e"), 0);
+	drain();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+}
+
+/* Changes of one name keep their order when the node wants memory in between. */
+static void order_is_kept_when_tried_again(struct ktest *t)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 0755 };
+	struct inode *dir;
+
+	setup(t);
+	get_rooms(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0777, &dir), 0);
+	ASSERT_EQ(t, make("/d/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, make("/d/b", S_IFREG | 0644, NULL), 0);
+	__atomic_store_n(&net.held_up, true, __ATOMIC_RELEASE);
+	EXPECT_EQ(t, dir->ops->setattr(dir, &mode), 0);
+	inode_put(dir);
+	while (!__atomic_load_n(&net.is_waiting, __ATOMIC_ACQUIRE))
+		thread_yield();
+	/* In one request behind that. */
+	EXPECT_EQ(t, rename_path("/d/b", "/d/c", false), 0);
+	EXPECT_EQ(t, rename_path("/d/a", "/d/b", false), 0);
+	EXPECT_EQ(t, remove_path("/d/b"), 0);
+	EXPECT_EQ(t, rename_path("/d/c", "/d/b", false), 0);
+	memfs_fail_once(st.fs, -ENOMEM, 1);
+	__atomic_store_n(&net.held_up, false, __ATOMIC_RELEASE);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+	keep_names();
+	EXPECT_EQ(t, exists("/d/a"), -ENOENT);
+	EXPECT_EQ(t, exists("/d/c"), -ENOENT);
+	EXPECT_EQ(t, remove_path("/d/b"), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	drain();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+}
+
 #define LATER(name)                                            \
 	static void name##_with_changes_later(struct ktest *t) \
 	{                                                      \
@@ -1875,6 +2064,10 @@ LATER(what_the_node_decides_it_is_asked)
 LATER(attributes_fail_or_not)
 LATER(a_time_is_told_before_contents)
 LATER(a_file_is_made_before_attributes_of_others)
+LATER(renames_are_told_later)
+LATER(names_that_come_have_room)
+LATER(a_rename_needs_rights)
+LATER(order_is_kept_when_tried_again)
 LATER(attributes_change)
 LATER(names_come_and_go)
 LATER(paths_follow_a_rename)
@@ -1918,6 +2111,10 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(attributes_fail_or_not_with_changes_later),
 	KTEST(a_time_is_told_before_contents_with_changes_later),
 	KTEST(a_file_is_made_before_attributes_of_others_with_changes_later),
+	KTEST(renames_are_told_later_with_changes_later),
+	KTEST(names_that_come_have_room_with_changes_later),
+	KTEST(a_rename_needs_rights_with_changes_later),
+	KTEST(order_is_kept_when_tried_again_with_changes_later),
 	KTEST(attributes_change_with_changes_later),
 	KTEST(names_come_and_go_with_changes_later),
 	KTEST(paths_follow_a_rename_with_changes_later),
