@@ -6,11 +6,13 @@
  *		first makes a new key from the first half block of the stream, so a
  *		later look at memory does not reveal earlier output.  The second half is the
  *		answer to a short request, the key of the answer's stream to a long one.
- *		Seed: RDSEED or RDRAND where the CPU has them and they work, and 32 bytes that
- *		QEMU was given (fw_cfg), new for each start of a machine.  The TSC goes in too,
- *		but counts for nothing.
- * Failure:	without either the numbers can be guessed: random_is_seeded() says so, and the
- *		node makes no keys and talks to nobody.
+ *		Seed: RDSEED or RDRAND where the CPU has them and they work, 32 bytes that QEMU was
+ *		given (fw_cfg), new for each start of a machine, and what an entropy device gives,
+ *		again and again (drivers/virtio/virtio_rng.c).  The TSC goes in too, but counts for
+ *		nothing.
+ * Failure:	without any of them the numbers can be guessed: random_is_seeded() says so, and the
+ *		node makes no keys and talks to nobody.  So no program runs before there is a seed,
+ *		and getrandom() needs not wait for one.
  * Locking:	random_lock guards the key; output is made outside it.
  */
 #include <kernel/random.h>
@@ -18,6 +20,7 @@
 #include <arch/cpu.h>
 #include <arch/fwcfg.h>
 #include <arch/tsc.h>
+#include <kernel/counter.h>
 #include <kernel/initcall.h>
 #include <kernel/printk.h>
 #include <kernel/spinlock.h>
@@ -33,6 +36,8 @@ static struct spinlock random_lock = SPINLOCK_INIT("random", RANK_RANDOM);
 static uint32_t key[KEY_WORDS] __guarded_by(&random_lock);
 static bool seeded __guarded_by(&random_lock);
 static uint32_t seed_bits __guarded_by(&random_lock); /* that nobody else knows */
+
+COUNTER(random_reseeds, "random.reseeds", "times that a device gave the generator a seed");
 
 static uint32_t rotl(uint32_t v, unsigned int n)
 {
@@ -161,12 +166,29 @@ static int random_init(void)
 	spin_unlock_irqrestore(&random_lock, flags);
 	memset(&seed, 0, sizeof(seed));
 	if (!random_is_seeded())
-		pr_err("random: no RDRAND, and no seed from QEMU: numbers can be guessed\n");
+		pr_warn("random: no RDRAND, and no seed from QEMU; a device may have one\n");
 	else
 		pr_info("random: seeded%s\n", has_file ? " by QEMU" : "");
 	return 0;
 }
 INITCALL(early, random_init);
+
+void random_add(const uint32_t *words, size_t nr)
+{
+	const unsigned long flags = spin_lock_irqsave(&random_lock);
+	const bool was_seeded = seed_bits >= SEED_BITS;
+
+	if (!seeded)
+		seed_locked();
+	mix_locked(words, nr);
+	seed_bits = (uint32_t)MIN(seed_bits + nr * 32, (size_t)SEED_BITS);
+	spin_unlock_irqrestore(&random_lock, flags);
+	if (!nr)
+		return;
+	counter_inc(&random_reseeds);
+	if (!was_seeded && random_is_seeded())
+		pr_info("random: seeded by a device\n");
+}
 
 void random_bytes(void *buf, size_t len)
 {

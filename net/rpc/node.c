@@ -142,7 +142,7 @@ int rpc_start(struct rdma_device *dev, enum node_role role)
 		return -EINVAL;
 	}
 	if (!random_is_seeded()) {
-		pr_err("no source of random numbers for keys: neither RDRAND nor a seed by QEMU\n");
+		pr_err("no source of random numbers for keys: no RDRAND, seed or device\n");
 		return -ENODATA;
 	}
 	rpc_net.dev = dev;

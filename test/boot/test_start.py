@@ -47,15 +47,17 @@ def refused(name, *args, disk):
     return str(err.value), running
 
 
-@pytest.mark.parametrize("cpu, seed, said", [
-    ("max,-rdrand,-rdseed", "", "no RDRAND, and no seed from QEMU"),
-    ("max,-rdrand,-rdseed", "12" * 32, "random: seeded by QEMU"),
-    ("max,-rdrand,-rdseed", "12" * 16, "no RDRAND, and no seed from QEMU"),
-    ("max", "", "random: seeded"),
+@pytest.mark.parametrize("cpu, seed, device, said", [
+    ("max,-rdrand,-rdseed", "", False, "no RDRAND, and no seed from QEMU"),
+    ("max,-rdrand,-rdseed", "12" * 32, False, "random: seeded by QEMU"),
+    ("max,-rdrand,-rdseed", "12" * 16, False, "no RDRAND, and no seed from QEMU"),
+    ("max,-rdrand,-rdseed", "", True, "random: seeded by a device"),
+    ("max", "", False, "random: seeded"),
 ])  # fmt: skip
-def test_random_numbers_have_a_seed(tmp_path, cpu, seed, said):
+def test_random_numbers_have_a_seed(tmp_path, cpu, seed, device, said):
     log = tmp_path / "serial.log"
     given = ["-fw_cfg", f"name=opt/tessera/seed,string={seed}"] if seed else []
+    given += ["-device", "virtio-rng-pci,disable-legacy=on"] if device else []
     command = [
         packages.require("qemu-system-x86_64")[0], "-nodefaults", "-no-user-config", "-no-reboot",
         "-display", "none", "-M", "pc", "-accel", "tcg", "-cpu", cpu, "-m", "128M",
@@ -65,6 +67,42 @@ def test_random_numbers_have_a_seed(tmp_path, cpu, seed, said):
     ]  # fmt: skip
     subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     assert said in log.read_text()
+
+
+def without_seeds(where, *also):
+    """QEMU, but machines get no seed, their CPUs have no RDRAND, and no device of kinds @also."""
+    script = where / "qemu"
+    script.write_text(f"""#!/usr/bin/env python3
+import os, sys
+words, out = iter(sys.argv[1:]), []
+for word in words:
+    value = next(words) if word in ("-cpu", "-fw_cfg", "-device") else None
+    if word == "-cpu":
+        value += ",-rdrand,-rdseed"
+    if value is None or not value.startswith(("name=opt/tessera/seed", *{also!r})):
+        out += [word] if value is None else [word, value]
+os.execv("{packages.require("qemu-system-x86_64")[0]}", [sys.argv[0], *out])
+""")
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_no_program_runs_without_a_seed(disk, tmp_path):
+    """So getrandom() need not wait: there is no cluster on which it could be called."""
+    said, running = refused("unseeded", "--qemu", without_seeds(tmp_path, "virtio-rng"), disk=disk)
+    assert "no source of random numbers for keys" in said
+
+
+def test_a_device_is_seed_enough(disk, tmp_path):
+    running = up("device-seeded", "--qemu", without_seeds(tmp_path), disk=disk)
+    running.up()
+    try:
+        read = ["/usr/bin/busybox", "sh", "-c", "head -c 16 /dev/urandom | od -A n -t x1"]
+        assert len({running.run(read).checked() for _ in range(3)}) == 3
+        assert all(stats["random.reseeds"] == 1 for stats in running.stats().values())
+        assert all("random: seeded by a device" in running.log(n) for n in ("p0", "m0", "s0"))
+    finally:
+        running.close()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -12,6 +12,9 @@ netdev-objs := $(addprefix drivers/,net/e1000_hw.o net/e1000_ring.o net/netdev.o
 prog-y += vblk
 vblk-objs := $(addprefix drivers/,block/blkdev.o block/virtio_blk.o block/virtio_blk_decode.o \
 	virtio/virtq.o) test/host/vblk_test.o
+# virtio entropy devices, likewise.
+prog-y += vrng
+vrng-objs := drivers/virtio/virtio_rng.o drivers/virtio/virtq.o test/host/vrng_test.o
 # NVMe: the driver, all but its PCI part, against a controller that is part of the test.
 prog-y += nvme
 nvme-objs := $(addprefix drivers/block/,blkbatch.o blkdev.o nvme_ctrl.o nvme_decode.o nvme_io.o \

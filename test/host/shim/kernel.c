@@ -397,7 +397,7 @@ uint64_t random_u64(void)
 	return v;
 }
 
-bool random_is_seeded(void)
+__weak bool random_is_seeded(void)
 {
 	return true;
 }

@@ -247,6 +247,7 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
         "-fw_cfg", f"name={KEY_FILE},file={_path(key_path(run_dir, n))}",
         "-fw_cfg", f"name={SEED_FILE},file={_path(seed_path(run_dir, n))}",
         "-chardev", f"file,id=log,path={_path(log)}", "-serial", "chardev:log",
+        "-device", "virtio-rng-pci,disable-legacy=on",
         "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
         "-device", "virtio-serial-pci,disable-legacy=on,max_ports=2",
         "-chardev", f"socket,id=ctl,fd={{{n}.ctl}}",
