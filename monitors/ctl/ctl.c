@@ -138,6 +138,12 @@ void ctl_gateway(void)
 	(void)ctl_send(CTL_GATEWAY, 0, 0, NULL, 0);
 }
 
+void ctl_addresses(const uint8_t (*addrs)[16], uint32_t nr)
+{
+	ASSERT(nr <= CTL_MAX_ADDRESSES);
+	(void)ctl_send(CTL_ADDRESSES, 0, 0, addrs, nr * CTL_ADDRESS_LEN);
+}
+
 void ctl_members(const struct ctl_members *m)
 {
 	const size_t cap = sizeof(struct ctl_members_wire) + m->nr * sizeof(struct ctl_member_wire);

@@ -74,6 +74,8 @@ static const struct ctl_rule ctl_rules[CTL_TYPE_END] = {
 				     CTL_MAX_MEMBERS * sizeof(struct ctl_member_wire) },
 	[CTL_LOST] = { CTL_FROM_HOST, PROG_NODE, NO_STREAM, FIXED(struct ctl_member_wire) },
 	[CTL_GATEWAY] = { CTL_FROM_NODE, PROG_NODE, NO_STREAM, .min_len = 0, .max_len = 0 },
+	[CTL_ADDRESSES] = { CTL_FROM_NODE, PROG_NODE, NO_STREAM, .min_len = 0,
+			    .max_len = CTL_MAX_ADDRESSES * CTL_ADDRESS_LEN },
 };
 
 const char *ctl_string_next(const char *s)
@@ -327,6 +329,14 @@ int ctl_members_decode(const void *buf, size_t len, struct ctl_members *out)
 	}
 	out->epoch = le32_to_cpu(head.epoch);
 	out->nr = nr;
+	return 0;
+}
+
+int ctl_addresses_decode(size_t len, uint32_t *nr)
+{
+	if (len % CTL_ADDRESS_LEN || len / CTL_ADDRESS_LEN > CTL_MAX_ADDRESSES)
+		return -EMSGSIZE;
+	*nr = (uint32_t)(len / CTL_ADDRESS_LEN);
 	return 0;
 }
 

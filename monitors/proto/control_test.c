@@ -52,6 +52,9 @@ static const struct {
 	{ CTL_FROM_NODE, { CTL_MEMBERS, 0, 0, 0, 16 } },
 	{ CTL_FROM_NODE, { CTL_MEMBERS, 0, 0, 0, 8 + 8 * CTL_MAX_MEMBERS } },
 	{ CTL_FROM_HOST, { CTL_LOST, 0, 0, 0, 8 } },
+	{ CTL_FROM_NODE, { CTL_GATEWAY, 0, 0, 0, 0 } },
+	{ CTL_FROM_NODE, { CTL_ADDRESSES, 0, 0, 0, 0 } },
+	{ CTL_FROM_NODE, { CTL_ADDRESSES, 0, 0, 0, 16 * CTL_MAX_ADDRESSES } },
 };
 
 static void hdr_round_trip(struct ktest *t)
@@ -111,6 +114,10 @@ static void hdr_rejects_bad_fields(struct ktest *t)
 		{ CTL_FROM_NODE, { CTL_MEMBERS, 0, 0, 0, 9 + 8 * CTL_MAX_MEMBERS } },
 		{ CTL_FROM_NODE, { CTL_LOST, 0, 0, 0, 8 } },
 		{ CTL_FROM_HOST, { CTL_LOST, 0, 0, 0, 16 } },
+		{ CTL_FROM_NODE, { CTL_GATEWAY, 0, 0, 0, 16 } },
+		{ CTL_FROM_HOST, { CTL_ADDRESSES, 0, 0, 0, 16 } },
+		{ CTL_FROM_NODE, { CTL_ADDRESSES, 0, 0, 1, 16 } },
+		{ CTL_FROM_NODE, { CTL_ADDRESSES, 0, 0, 0, 16 * CTL_MAX_ADDRESSES + 1 } },
 	};
 	struct ctl_hdr_wire w;
 	struct ctl_hdr out = { .type = 99 };
@@ -160,6 +167,20 @@ static void members_round_trip_and_rejections(struct ktest *t)
 	EXPECT_EQ(t, ctl_members_decode(buf, 24, &out), -EPROTO);
 	buf[4] = 0;
 	EXPECT_EQ(t, ctl_members_decode(buf, 24, &out), 0);
+}
+
+static void addresses_are_whole(struct ktest *t)
+{
+	uint32_t nr = 7;
+
+	EXPECT_EQ(t, ctl_addresses_decode(15, &nr), -EMSGSIZE);
+	EXPECT_EQ(t, ctl_addresses_decode(17, &nr), -EMSGSIZE);
+	EXPECT_EQ(t, ctl_addresses_decode(16 * (CTL_MAX_ADDRESSES + 1), &nr), -EMSGSIZE);
+	EXPECT_EQ(t, nr, 7u);
+	EXPECT_EQ(t, ctl_addresses_decode(0, &nr), 0);
+	EXPECT_EQ(t, nr, 0u);
+	EXPECT_EQ(t, ctl_addresses_decode(16 * CTL_MAX_ADDRESSES, &nr), 0);
+	EXPECT_EQ(t, nr, CTL_MAX_ADDRESSES);
 }
 
 static void hello_round_trip_and_rejections(struct ktest *t)
@@ -372,11 +393,17 @@ static void small_payloads_reject_bad_values(struct ktest *t)
 }
 
 static const struct ktest_case control_cases[] = {
-	KTEST(hdr_has_documented_bytes),         KTEST(hdr_round_trip),
-	KTEST(hdr_rejects_bad_fields),           KTEST(members_round_trip_and_rejections),
-	KTEST(hello_round_trip_and_rejections),  KTEST(run_round_trip),
-	KTEST(run_rejects_bad_payloads),         KTEST(small_payloads_round_trip),
-	KTEST(small_payloads_reject_bad_values), { 0 },
+	KTEST(hdr_has_documented_bytes),
+	KTEST(hdr_round_trip),
+	KTEST(hdr_rejects_bad_fields),
+	KTEST(members_round_trip_and_rejections),
+	KTEST(hello_round_trip_and_rejections),
+	KTEST(run_round_trip),
+	KTEST(run_rejects_bad_payloads),
+	KTEST(small_payloads_round_trip),
+	KTEST(small_payloads_reject_bad_values),
+	KTEST(addresses_are_whole),
+	{ 0 },
 };
 static const struct ktest_suite control_suite = { .name = "proto.control", .cases = control_cases };
 KTEST_SUITE(control_suite);

@@ -393,10 +393,14 @@ def test_a_program_without_memory_at_a_lost_node_goes_on(disk):
 
 @pytest.fixture(scope="module")
 def lasting(disk):
-    """A cluster that stays: of one processor, two memories and the managers."""
-    args = ("--memories", "2", "--vregion", "2M", "--excache", "8M",
+    """A cluster that stays: of one processor, two memories and the managers. Port 7011 is
+    published.
+    """
+    port = a_free_port(socket.SOCK_STREAM)
+    args = ("--memories", "2", "--vregion", "2M", "--excache", "8M", "--publish", f"{port}:7011",
             "--append", "cluster.heartbeat_ms=500", "--append", "storage:cluster.lease_ms=5000")
     running = Running(args, disk, "lasting", stays=True).up()
+    running.published = port
     yield running
     running.close()
     assert not running.complaints(), "\n".join(running.complaints())
@@ -579,3 +583,21 @@ def test_the_managers_node_comes_back(lasting, texts):
         assert lasting.log(node).count("is gone") == gone[node] + 1  # the managers' node itself
     assert {cluster.state(n) for n in ("p0", "m0", "m1", "s0")} == {"up"}
     check_programs(lasting, texts)
+
+
+def test_a_published_port_answers_again(lasting, texts):
+    """The only processor, and so the gateway, is started again: so is the server, by hand."""
+    text = hashlib.sha256((texts / "text.small").read_bytes()).hexdigest()
+    serve = f"exec {BUSYBOX} httpd -f -p 7011 -h /data"
+    before, _ = start(lasting, "p0", serve)
+    assert until_fetched(lasting.published, "text.small") == text
+    lasting.cluster.restart("p0")
+    with pytest.raises(LaunchError):
+        before.wait(time.monotonic() + LIMIT_S)
+    server, _ = start(lasting, "p0", serve)
+    assert until_fetched(lasting.published, "text.small") == text
+    told = lasting.cluster.network()
+    assert told["gateway"] == "p0" and told["addresses"][0] == "10.0.2.15"
+    assert told["published"] == [f"127.0.0.1:{lasting.published} -> 7011/tcp"]
+    server.signal(signal.SIGKILL)
+    assert server.wait(time.monotonic() + LIMIT_S)

@@ -15,7 +15,7 @@ import time
 import urllib.request
 
 import pytest
-from boot import wait_for
+from boot import Running, wait_for
 from tessera_launcher.streams import feed
 
 BUSYBOX = shutil.which("busybox")
@@ -34,8 +34,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+def serving(address="127.0.0.1"):
+    class Server(http.server.ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+
+    server = Server((address, 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server.server_address[1]
@@ -75,7 +78,7 @@ def test_a_program_fetches_from_the_host(pool):
             " i=$((i+1)); [ $i -lt 50 ] || exit 9; sleep 0.1; done 2> /dev/null;"
             f" sha256sum < /tmp/b; wget -q -O - http://10.0.2.2:{closed_port()}/; echo $?"
         )
-        got = pool.get("--net", "user").run([BUSYBOX, "sh", "-c", script])
+        got = pool.get().run([BUSYBOX, "sh", "-c", script])
     assert got.out.decode().split() == [hashlib.sha256(BLOB).hexdigest(), "-", "1"]
     assert b"Connection refused" in got.err
     assert got.status == 0
@@ -99,8 +102,42 @@ def test_other_cards(pool, driver):
     assert cluster.stats()["p0"]["irq.device"] > 20
 
 
-def test_without_a_card_the_outside_is_unreachable(plain):
-    got = plain.run([BUSYBOX, "wget", "-q", "-O", "-", "http://10.0.2.2:1/"])
+def test_a_program_fetches_by_ipv6(pool):
+    """The host is at fec0::2; the address, from a router advertisement, is there after seconds."""
+    with serving("::1") as port:
+        script = (
+            f"i=0; until wget -q -O /tmp/b 'http://[fec0::2]:{port}/b'; do"
+            " i=$((i+1)); [ $i -lt 100 ] || exit 9; sleep 0.1; done 2> /dev/null;"
+            " sha256sum < /tmp/b; rm /tmp/b; ip -6 route"
+        )
+        cluster = pool.get()
+        got = cluster.run([BUSYBOX, "sh", "-c", script])
+    assert got.out.decode().split()[:2] == [hashlib.sha256(BLOB).hexdigest(), "-"], got.err
+    assert got.status == 0 and b"default via fe80::2 dev eth0" in got.out
+    told = cluster.cluster.network()
+    assert told["gateway"] == "p0" and told["addresses"][0] == "10.0.2.15"
+    assert [a for a in told["addresses"] if a.startswith("fec0::")]
+
+
+def test_the_first_connection_waits_for_the_address(disk):
+    """Of a program that runs as soon as the cluster is there: no try is in vain."""
+    running = Running((), disk, "first-connection").up()
+    try:
+        with serving() as port:
+            got = running.run([BUSYBOX, "wget", "-q", "-O", "-", f"http://10.0.2.2:{port}/b"])
+        assert (got.status, got.err) == (0, b"") and got.out == BLOB
+    finally:
+        running.close()
+
+
+def test_the_clock_is_right(plain):
+    before = int(time.time())
+    inside = int(plain.run([BUSYBOX, "date", "+%s"]).checked())
+    assert before - 1 <= inside <= int(time.time()) + 1
+
+
+def test_without_a_card_the_outside_is_unreachable(pool):
+    got = pool.get("--net", "none").run([BUSYBOX, "wget", "-q", "-O", "-", "http://10.0.2.2:1/"])
     assert got.status == 1 and b"Network is unreachable" in got.err
 
 

@@ -72,6 +72,10 @@ static void recode(uint8_t type, const uint8_t *buf, size_t len)
 		    ctl_members_encode(&members, out, len) != (ssize_t)len)
 			abort();
 		break;
+	case CTL_ADDRESSES:
+		if (!ctl_addresses_decode(len, &v) && v * CTL_ADDRESS_LEN != len)
+			abort();
+		break;
 	case CTL_REFUSED:
 	case CTL_DEBUG_REPLY:
 		if (!ctl_errno_decode(buf, len, &v))

@@ -52,7 +52,7 @@ static struct mutex stack_mutex = MUTEX_INIT(stack_mutex, "fake stack", RANK_NET
 static struct tcpip_conn *conns;
 static struct tcpip_listener *listeners;
 static struct tcpip_port *ports;
-static bool has_card, has_spare, has_route = true;
+static bool has_card, has_spare, has_route = true, has_address = true;
 static void (*change_fn)(void);
 
 static const uint8_t own[16] = { [10] = 0xff, 0xff, 10, 0, 2, 15 };
@@ -74,6 +74,15 @@ void outside_card(bool there)
 void outside_spare_card(void)
 {
 	has_spare = true;
+}
+
+void outside_address(bool there)
+{
+	mutex_lock(&stack_mutex);
+	__atomic_store_n(&has_address, there, __ATOMIC_RELEASE);
+	if (change_fn)
+		change_fn();
+	mutex_unlock(&stack_mutex);
 }
 
 void outside_route(bool there)
@@ -106,7 +115,7 @@ bool tcpip_is_own(const uint8_t addr[16])
 
 int tcpip_source_for(const struct tcpip_name *to, uint8_t addr[16])
 {
-	if (!has_card || to->addr[12] == 192)
+	if (!has_card || !__atomic_load_n(&has_address, __ATOMIC_ACQUIRE) || to->addr[12] == 192)
 		return -ENETUNREACH;
 	memcpy(addr, own, 16);
 	return 0;
@@ -124,6 +133,8 @@ bool tcpip_interface(unsigned int i, struct tcpip_interface *out)
 					 .prefix4 = 24,
 					 .addr4 = { 10, 0, 2, 15 },
 					 .gateway4 = { 10, 0, 2, 2 } };
+	if (!__atomic_load_n(&has_address, __ATOMIC_ACQUIRE))
+		out->prefix4 = 0;
 	if (!has_route)
 		memset(out->gateway4, 0, sizeof(out->gateway4));
 	return true;

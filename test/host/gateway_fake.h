@@ -24,6 +24,8 @@ void outside_card(bool there);
 void outside_spare_card(void);
 /* The card's router is known, as it is at first, or is not. */
 void outside_route(bool there);
+/* The card has its address, as it has at first, or waits for one. */
+void outside_address(bool there);
 uint8_t outside_byte(size_t i);
 /* Connect from 10.1.1.1:4000 to @port. NULL: refused. */
 struct tcpip_conn *outside_dial(uint16_t port);

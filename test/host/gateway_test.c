@@ -59,6 +59,19 @@ void ctl_gateway(void)
 	__atomic_fetch_add(&gateway_told, 1, __ATOMIC_SEQ_CST);
 }
 
+/* And its addresses: how many lists, and what the last one has. */
+static int addresses_told;    /* atomic */
+static uint32_t nr_addresses; /* those below: const once a list was told */
+static uint8_t first_address[16];
+
+void ctl_addresses(const uint8_t (*addrs)[16], uint32_t nr)
+{
+	nr_addresses = nr;
+	if (nr)
+		memcpy(first_address, addrs[0], sizeof(first_address));
+	__atomic_fetch_add(&addresses_told, 1, __ATOMIC_SEQ_CST);
+}
+
 static void start(struct ktest *t)
 {
 	const bool is_gateway = sim_node_id() == GATEWAY;
@@ -661,6 +674,85 @@ static void another_processor_becomes_the_gateway(struct ktest *t)
 	run(t, dying_server, succeeding_client);
 }
 
+/* --- the first address ---------------------------------------------------------------------- */
+
+/* Its card has no address yet. */
+static void unaddressed_server(struct ktest *t)
+{
+	static const uint8_t own[16] = { [10] = 0xff, 0xff, 10, 0, 2, 15 };
+
+	outside_address(false);
+	start(t);
+	sim_cmd("barrier 1 2");
+	sim_cmd("barrier 2 2");
+	pause_us(50000); /* the other node waits by now, or will: both are right */
+	EXPECT_EQ(t, __atomic_load_n(&addresses_told, __ATOMIC_SEQ_CST), 0);
+	outside_address(true);
+	for (int i = 0; i < 5000 && !__atomic_load_n(&addresses_told, __ATOMIC_SEQ_CST); i++)
+		pause_us(1000);
+	EXPECT_EQ(t, addresses_told, 1);
+	EXPECT_EQ(t, nr_addresses, 1u);
+	EXPECT_EQ(t, memcmp(first_address, own, 16), 0);
+	sim_cmd("barrier 8 2");
+	relays_gone(t);
+}
+
+/* Programs wait for it, until they have waited long enough. */
+static void early_client(struct ktest *t)
+{
+	const struct sock_addr to = outside(10, OUT_ECHO);
+	struct socket *s, *u;
+	char b = 'a';
+
+	joined(t);
+	s = make();
+	EXPECT_EQ(t, dial(s, 10, OUT_ECHO, false), -ENETUNREACH); /* no program is expected yet */
+	gateway_programs_come();
+	sim_cmd("barrier 2 2");
+	EXPECT_EQ(t, dial(s, 10, OUT_ECHO, false), 0);
+	u = socket_create(&udp_ops, AF_INET, SOCK_DGRAM, SOL_UDP);
+	EXPECT_EQ(t, send_to(u, &b, 1, &to), 1);
+	EXPECT_EQ(t, take(u, &b, 1, 0), 1);
+	socket_drop(u);
+	socket_drop(s);
+	left(t);
+}
+
+static void programs_wait_for_the_first_address(struct ktest *t)
+{
+	run(t, unaddressed_server, early_client);
+}
+
+/* There is none: the wait has an end. */
+static void silent_server(struct ktest *t)
+{
+	outside_address(false);
+	serving(t);
+}
+
+static void patient_client(struct ktest *t)
+{
+	struct socket *s;
+	uint64_t since;
+
+	joined(t);
+	s = make();
+	gateway_programs_come();
+	since = time_now_ns();
+	EXPECT_EQ(t, dial(s, 10, OUT_ECHO, false), -ENETUNREACH);
+	EXPECT_GE(t, time_now_ns() - since, NSEC_PER_SEC);
+	since = time_now_ns();
+	EXPECT_EQ(t, dial(s, 10, OUT_ECHO, false), -ENETUNREACH);
+	EXPECT_LT(t, time_now_ns() - since, NSEC_PER_SEC);
+	socket_drop(s);
+	left(t);
+}
+
+static void without_an_address_the_wait_ends(struct ktest *t)
+{
+	run(t, silent_server, patient_client);
+}
+
 /* --- hostile messages --------------------------------------------------------------------- */
 
 static int say(enum rpc_class cls, uint16_t opcode, const void *body, size_t len)
@@ -780,6 +872,8 @@ static const struct ktest_case cases[] = {
 	KTEST(processors_send_each_other_datagrams),
 	KTEST(a_gateway_dies),
 	KTEST(another_processor_becomes_the_gateway),
+	KTEST(programs_wait_for_the_first_address),
+	KTEST(without_an_address_the_wait_ends),
 	KTEST(hostile_messages_have_no_effect),
 	{ 0 },
 };

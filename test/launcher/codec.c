@@ -66,6 +66,8 @@ static int recode(uint8_t type, const uint8_t *buf, size_t len, uint8_t *out)
 		if (ctl_members_decode(buf, len, &members))
 			return -1;
 		return ctl_members_encode(&members, out, len) == (ssize_t)len ? 0 : -1;
+	case CTL_ADDRESSES:
+		return ctl_addresses_decode(len, &v) ? -1 : 0;
 	case CTL_REFUSED:
 	case CTL_DEBUG_REPLY:
 		if (ctl_errno_decode(buf, len, &v))

@@ -31,6 +31,7 @@ from tessera_launcher import frames  # noqa: E402
 from tessera_launcher.frames import Frame, Type  # noqa: E402
 
 ROLE = {"p": 1, "m": 2, "s": 3}
+ADDRESSES = frames.encode_addresses(["10.0.2.15", "fec0::1"])
 
 
 def _environment(run: frames.Run) -> dict[bytes, bytes]:
@@ -53,6 +54,7 @@ def counters(asked: int) -> dict:
 class Fake:
     def __init__(self, argv: list[str]):
         text = " ".join(argv)
+        self.argv = argv
         self.incarnation = os.getpid()
         self.out: set[tuple[int, int]] = set()  # members that were fenced
         self.members: dict[int, int] = {}
@@ -102,6 +104,9 @@ class Fake:
             self.send(Frame(Type.ERROR, payload=b"the disk is not ext4"))
         if fault != "unready":
             self.send(Frame(Type.READY, payload=frames.encode_ready(frames.Ready(1, 1, 1, 1))))
+        if self.name[0] == "p" and "-netdev" in self.argv and "gateway.standby" not in self.params:
+            for kind, payload in ((Type.GATEWAY, b""), (Type.ADDRESSES, ADDRESSES)):
+                self.send(Frame(kind, payload=payload))
         if fault == "stray":
             self.send(Frame(Type.PLACED, 1, payload=frames.encode_placed(0, 1)))
         if "cluster" in self.params:

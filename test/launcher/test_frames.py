@@ -31,6 +31,7 @@ SAMPLES = {
         Frame(Type.PLACED, 4, 0, frames.encode_placed(0, 2)),
         Frame(Type.MEMBERS, 0, 0, frames.encode_members(9, {3: 0xFFFFFFFF, 1: 5})),
         Frame(Type.GATEWAY),
+        Frame(Type.ADDRESSES, 0, 0, frames.encode_addresses(["10.0.2.15", "fec0::1"])),
     ],
     End.HOST: [
         Frame(Type.RUN, 1, 0, frames.encode_run(RUN)),
@@ -102,12 +103,20 @@ def test_long_payloads_are_bounded_and_not_interleaved():
     (frames.decode_members, b"\1\0\0\0" * 4), (frames.decode_members, bytes(16)),
     (frames.decode_members, bytes(8) + b"\1\0\0\0" * 4), (frames.decode_lost, bytes(8)),
     (frames.decode_lost, b"\1\0\0\0" * 3), (frames.decode_lost, b"\0\0\1\0\1\0\0\0"),
+    (frames.decode_addresses, bytes(15)), (frames.decode_addresses, bytes(17)),
     (frames.decode_placed, b"\0\0\0\0\0\0\1\0"), (frames.decode_run, bytes(31)), (frames.decode_run,
                                                                                   bytes(32)),
 ])  # fmt: skip
 def test_bad_payloads_are_refused(decode, payload):
     with pytest.raises(ProtocolError):
         decode(payload)
+
+
+def test_addresses_of_both_kinds():
+    texts = ["10.0.2.15", "fec0::5054:ff:fe12:3456"]
+    payload = frames.encode_addresses(texts)
+    assert payload[:16] == bytes(10) + b"\xff\xff\x0a\0\2\x0f" and len(payload) == 32
+    assert frames.decode_addresses(payload) == texts and frames.decode_addresses(b"") == []
 
 
 def test_run_keeps_every_byte():
@@ -198,6 +207,7 @@ def python_accepts(end: End, data: bytes) -> bool:
         Type.EXIT: frames.decode_exit, Type.DEBUG_REPLY: frames.decode_errno,
         Type.PLACE: frames.decode_place, Type.PLACED: frames.decode_placed,
         Type.MEMBERS: frames.decode_members, Type.LOST: frames.decode_lost,
+        Type.ADDRESSES: frames.decode_addresses,
     }  # fmt: skip
     try:
         for frame in Decoder(end).feed(data):

@@ -458,6 +458,8 @@ def test_a_hostile_image_is_one_line(tmp_path, launcher):
     (["--image", "/etc/passwd", "--rootfs", "/etc"], "exclude each other"),
     (["--entrypoint", "x", "p"], "are for --image"),
     (["--publish-exposed", "p"], "are for --image"),
+    (["--image", "/etc/passwd", "--publish-exposed", "--net", "none", "p"],
+     "goes with --net user, not --net none"),
     (["--image", "/etc/passwd", "--sweep", "50", "p"], "does not go with --image"),
 ])  # fmt: skip
 def test_options_that_make_no_sense(args, text):

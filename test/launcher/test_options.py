@@ -173,13 +173,15 @@ def test_three_nodes_by_default_and_their_parameters():
 
 
 def test_each_processor_has_a_network_card():
-    out = commands("--processors", "2", "--net", "user")
+    out = commands("--processors", "2")
+    assert out == commands("--processors", "2", "--net", "user")
     for name in ("p0", "p1"):
         assert "-netdev user,id=net0 " in out[name] and "virtio-net-pci" in out[name]
         assert "-mon " not in out[name]
     assert all("-netdev" not in out[name] for name in ("m0", "s0"))
     assert "gateway.standby=1" in out["p1"] and "gateway.standby" not in out["p0"]
-    assert "-netdev" not in commands()["p0"]
+    assert "-netdev" not in commands("--net", "none")["p0"]
+    assert "-device e1000e,netdev=net0" in commands("--net-driver", "e1000e")["p0"]
 
 
 def test_each_processor_has_a_tap_device_of_its_own():
@@ -229,7 +231,7 @@ def test_published_ports_lead_to_the_first_processor():
         (["--publish", "80:1", "--publish", "127.0.0.1:80:2"], "80/tcp is there twice"),
         (["--publish", "80:1", "--publish", "0.0.0.0:80:2"], "80/tcp is there twice"),
         (["--net", "none", "--publish", "80:1"], "not --net none"),
-        (["--net-driver", "e1000"], "goes with --net"),
+        (["--net", "none", "--net-driver", "e1000"], "does not go with --net none"),
         (["--net", "tap:t0", "--publish", "80:1"], "not --net tap:t0"),
     ],
 )

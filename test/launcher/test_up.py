@@ -18,6 +18,9 @@ from tessera_launcher import client, keeper, registry
 from test_run import sh, wait_for
 
 
+NETWORK = "network: 10.0.2.15, fec0::1 (QEMU's user network, through p0)"
+
+
 @pytest.fixture
 def state(launcher, tmp_path):
     """Where the directories of clusters are; at the end there is none, and no process."""
@@ -33,6 +36,7 @@ def up(launcher) -> Launcher:
     done = launcher.call("up", "--processors", "2", "sh", "cat", "sleep")
     assert done.returncode == 0, done.stderr
     assert b"cluster default is up: 2 processors, 1 memory, 1 storage" in done.stdout
+    assert f"\n{NETWORK}\n".encode() in done.stdout
     return launcher
 
 
@@ -204,6 +208,7 @@ def test_ps_shows_nodes_and_programs(shared):
     text = shared.call("ps").stdout.decode()
     assert text.startswith("cluster default, up for 0:00:")
     assert re.search(r"^  p1   processor  1 CPU, \d+ MiB +up$", text, re.MULTILINE)
+    assert f"\n  {NETWORK}\n" in text
     assert re.search(
         r"^  p1 +42 +0:00:\d\d  /bin/sh -c echo ready; exec sleep 1000$", text, re.MULTILINE
     )
@@ -228,6 +233,32 @@ def test_a_lost_processor_takes_only_its_programs_along(cluster):
     done = cluster.call("exec", "--processor", "1", *sh("exit 0"))
     assert done.returncode == 125 and b"node p1 was killed" in done.stderr
     assert {cluster.call("exec", *sh("exit 3")).returncode for _ in range(3)} == {3}
+
+
+def test_exec_tells_where_it_is(shared):
+    done = shared.call("exec", "-v", "--processor", "1", *sh("exit 3"))
+    assert done.returncode == 3
+    assert done.stderr.decode() == f"tessera: p1 of cluster default; {NETWORK}\n"
+
+
+@pytest.mark.parametrize("args, line", [
+    (["--net", "none"], "network: none"),
+    (["--publish", "PORT:80"],
+     "network: 10.0.2.15, fec0::1 (QEMU's user network, through p0); published:"
+     " 127.0.0.1:PORT -> 80/tcp"),
+])  # fmt: skip
+def test_what_is_told_of_the_network(launcher, state, args, line):
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = str(s.getsockname()[1])
+    done = launcher.call("up", *(a.replace("PORT", port) for a in args), "sh")
+    assert line.replace("PORT", port) in done.stdout.decode().splitlines(), done.stderr
+    assert "  " + line.replace("PORT", port) in launcher.call("ps").stdout.decode().splitlines()
+
+
+def test_the_network_of_a_gateway_that_is_lost(cluster):
+    os.kill(pid_of(cluster, "p0"), signal.SIGKILL)
+    line = b"  network: no address (QEMU's user network, no gateway)\n"
+    assert wait_for(lambda: line in cluster.call("ps").stdout)
 
 
 def test_ps_into_a_pipe_that_closes(shared):

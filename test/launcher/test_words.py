@@ -127,7 +127,7 @@ def test_an_interrupt_in_the_first_second_says_nothing(tmp_path):
 
 def test_ps_escapes_arguments():
     assert escaped("a\nb\x1b[2J\u202eü") == "a\\nb\\x1b[2J\\u202eü"
-    state = {"name": "c", "started": 0, "logs": "/l", "nodes": [], "published": [],
+    state = {"name": "c", "started": 0, "logs": "/l", "nodes": [], "network": {"net": "none"},
              "programs": [{"node": "p0", "pid": 4, "seconds": 1, "argv": ["sh", "-c", "x\ny"]}],
              }  # fmt: skip
     assert client.describe(state).splitlines()[-1].endswith("sh -c x\\ny")

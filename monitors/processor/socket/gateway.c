@@ -3,17 +3,20 @@
  * The vNode's gateway: see gateway.h.
  *
  * Flow:	at a processor with a card, work tells all other processors of the cards when one of
- *		them or the view has changed, and again until all have heard of it.
+ *		them or the view has changed, and again until all have heard of it. It tells the
+ *		launcher of the addresses.
  * Limits:	GATEWAY_CARDS cards are told of.
  */
 #include "gateway.h"
 
 #include <cluster/cluster.h>
+#include <ctl/ctl.h>
 #include <kernel/panic.h>
 #include <kernel/printk.h>
 #include <kernel/spinlock.h>
 #include <kernel/time.h>
 #include <kernel/timer.h>
+#include <kernel/wait.h>
 #include <kernel/work.h>
 #include <lib/err.h>
 #include <lib/list.h>
@@ -27,7 +30,8 @@
 #include "relay.h"
 #include "remote_private.h"
 
-#define PAUSE_NS (100 * NSEC_PER_MSEC) /* before processors are told again */
+#define PAUSE_NS         (100 * NSEC_PER_MSEC) /* before processors are told again */
+#define FIRST_ADDRESS_NS (2 * NSEC_PER_SEC)    /* that DHCP has for the first one */
 
 struct gateway {
 	struct list_head link;
@@ -44,9 +48,13 @@ static struct {
 	struct workqueue *wq; /* const after start */
 	struct work tell;
 	struct timer timer;
+	struct waitqueue changed; /* a card, here or at the gateway, has other addresses */
+	uint32_t changes;         /* atomic: how many there were */
+	uint64_t patience_end_ns; /* atomic: until then programs wait for an address */
 } gateways = {
 	.lock = SPINLOCK_INIT("gateways", RANK_SPIN_MONITOR),
 	.list = LIST_HEAD_INIT(gateways.list),
+	.changed = WAITQUEUE_INIT(gateways.changed),
 };
 
 /* --- what this processor knows ---------------------------------------------------------- */
@@ -147,7 +155,8 @@ static bool card_source(const struct tcpip_interface *card, const struct tcpip_n
 	return false;
 }
 
-int gateway_source_for(const struct tcpip_name *to, uint8_t addr[16])
+/* The address that packets to @to carry. -ENETUNREACH. */
+static int source_for(const struct tcpip_name *to, uint8_t addr[16])
 {
 	const struct gateway *g;
 	bool found = false;
@@ -164,6 +173,43 @@ int gateway_source_for(const struct tcpip_name *to, uint8_t addr[16])
 	return found ? 0 : -ENETUNREACH;
 }
 
+static uint32_t changes(void)
+{
+	return __atomic_load_n(&gateways.changes, __ATOMIC_ACQUIRE);
+}
+
+static void wake_changed(void)
+{
+	__atomic_fetch_add(&gateways.changes, 1, __ATOMIC_RELEASE);
+	wake_all(&gateways.changed);
+}
+
+void gateway_programs_come(void)
+{
+	__atomic_store_n(&gateways.patience_end_ns, time_now_ns() + FIRST_ADDRESS_NS,
+			 __ATOMIC_RELEASE);
+}
+
+int gateway_wait_source(const struct tcpip_name *to, uint8_t addr[16])
+{
+	const uint64_t until = __atomic_load_n(&gateways.patience_end_ns, __ATOMIC_ACQUIRE);
+
+	for (;;) {
+		const uint32_t seen = changes();
+		const int err = source_for(to, addr);
+		uint32_t node, incarn;
+		int waited;
+
+		if (err != -ENETUNREACH || !inet_is_v4(to->addr) || time_now_ns() >= until ||
+		    !(tcpip_has_cards() || gateway_find(&node, &incarn)))
+			return err;
+		waited = wait_event_interruptible_timeout(&gateways.changed, changes() != seen,
+							  until);
+		if (waited == -EINTR)
+			return -ERESTARTSYS;
+	}
+}
+
 int gateway_connect(struct socket *s, const struct inet_name *to, bool nonblock)
 {
 	struct tcpip_name dest = { .port = to->port, .scope_id = to->scope_id };
@@ -174,7 +220,7 @@ int gateway_connect(struct socket *s, const struct inet_name *to, bool nonblock)
 	memcpy(dest.addr, to->addr, sizeof(dest.addr));
 	if (!gateway_find(&node, &incarn))
 		return -ENETUNREACH;
-	err = gateway_source_for(&dest, from);
+	err = gateway_wait_source(&dest, from);
 	if (!err)
 		err = inet_autobind(s);
 	if (err)
@@ -213,6 +259,7 @@ int gateway_learn(uint32_t node, uint32_t incarn, const struct tcpip_interface *
 	list_add_tail(&g->link, &gateways.list);
 	spin_unlock(&gateways.lock);
 	kfree(old);
+	wake_changed();
 	/* Membership looks at the list once: it may have done so before this one was there. */
 	if (rpc_peer_has_left(node, incarn))
 		gateway_node_gone(node, incarn);
@@ -262,6 +309,32 @@ static bool tell_all(const uint32_t *nodes, size_t nr, const struct tcpip_interf
 	return again;
 }
 
+/* Tell the launcher what the outside calls the vNode, if that is new. */
+static void tell_launcher(const struct tcpip_interface *cards, uint32_t nr_cards)
+{
+	static uint8_t told[GATEWAY_CARDS * (1 + TCPIP_IF_ADDRS6)][16]; /* all are the work's */
+	static uint8_t now[ARRAY_SIZE(told)][16];
+	static uint32_t nr_told;
+	uint32_t nr = 0;
+
+	static_assert(ARRAY_SIZE(now) <= CTL_MAX_ADDRESSES, "a frame has them all");
+	for (uint32_t i = 0; i < nr_cards; i++) {
+		const struct tcpip_interface *card = &cards[i];
+
+		if (card->prefix4)
+			inet_map_v4(card->addr4, now[nr++]);
+		for (uint32_t k = 0; k < card->nr_addr6; k++) {
+			if (!is_link_local(card->addr6[k]))
+				memcpy(now[nr++], card->addr6[k], 16);
+		}
+	}
+	if (nr == nr_told && !memcmp(told, now, nr * sizeof(now[0])))
+		return;
+	nr_told = nr;
+	memcpy(told, now, nr * sizeof(now[0]));
+	ctl_addresses(told, nr);
+}
+
 static void tell_work(struct work *w)
 {
 	struct tcpip_interface *cards = kcalloc(GATEWAY_CARDS, sizeof(*cards));
@@ -272,6 +345,8 @@ static void tell_work(struct work *w)
 
 	while (cards && nr < GATEWAY_CARDS && tcpip_interface(nr, &cards[nr]))
 		nr++;
+	if (cards)
+		tell_launcher(cards, nr);
 	if (cards && nodes)
 		again = tell_all(nodes, MIN(cluster_nodes(NODE_ROLE_PROCESSOR, nodes, max), max),
 				 cards, nr);
@@ -292,7 +367,8 @@ void gateway_view_changed(void)
 /* The stack's lock is held. */
 static void cards_changed(void)
 {
-	if (tcpip_is_present() && cluster_nodes(NODE_ROLE_PROCESSOR, NULL, 0) > 1)
+	wake_changed();
+	if (tcpip_is_present())
 		tell_soon();
 }
 

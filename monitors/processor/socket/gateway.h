@@ -31,8 +31,14 @@ bool gateway_find(uint32_t *node, uint32_t *incarn);
 bool gateway_is_own(const uint8_t addr[16]);
 /* The @i-th card, here or at the gateway, whose counters stay there; false: there are no more. */
 bool gateway_interface(unsigned int i, struct tcpip_interface *out);
-/* The address of the vNode that packets to @to carry. -ENETUNREACH. */
-int gateway_source_for(const struct tcpip_name *to, uint8_t addr[16]) __must_check;
+/*
+ * The address of the vNode that packets to @to carry. A program may have come before the first one:
+ * where a card is there, or a gateway is known, it waits for one of IPv4, until FIRST_ADDRESS_NS
+ * after the cluster was complete. -ENETUNREACH, -ERESTARTSYS.
+ */
+int gateway_wait_source(const struct tcpip_name *to, uint8_t addr[16]) __must_check;
+/* The cluster is complete, and programs begin to come. */
+void gateway_programs_come(void);
 /* connect() of @s, which is BUSY, to the outside by the gateway: as outside_connect(). */
 int gateway_connect(struct socket *s, const struct inet_name *to, bool nonblock) __must_check;
 

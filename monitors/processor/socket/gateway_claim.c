@@ -123,6 +123,7 @@ void gateway_claim_heard(void)
 
 void gateway_begin(void)
 {
+	gateway_programs_come();
 	if (!tcpip_has_cards())
 		return;
 	if (is_standby) {

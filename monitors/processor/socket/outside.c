@@ -168,7 +168,7 @@ int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
 		return -EINVAL;
 	if (!tcpip_is_present())
 		return gateway_connect(s, to, nonblock);
-	err = tcpip_source_for(&remote, from);
+	err = gateway_wait_source(&remote, from);
 	if (err)
 		return err;
 	err = inet_autobind(s);

@@ -692,7 +692,7 @@ static int source_of(struct socket *s, const struct inet_name *to, uint8_t from[
 
 	if (inet_of(s)->bound_addr && inet_is_loopback(inet_of(s)->local.addr))
 		return -EINVAL;
-	return gateway_source_for(&dest, from);
+	return gateway_wait_source(&dest, from);
 }
 
 int outside_connect_datagrams(struct socket *s, const struct inet_name *to)

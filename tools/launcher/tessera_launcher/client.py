@@ -84,6 +84,7 @@ def _describe_up(o: Options, report: dict) -> str:
         (o.storages, "storage", "storages")))  # fmt: skip
     metrics = f"; metrics: {report['metrics']}" if report.get("metrics") else ""
     return (f"cluster {o.name} is up: {nodes}; logs: {report['logs']}{metrics}\n"
+            f"{_network(report['network'])}\n"
             f"run programs with ./tessera exec{name} PROGRAM, end it with ./tessera down{name}")
 
 
@@ -159,6 +160,8 @@ def execute(o: Options) -> int:
         reply = tries.first
         o.env = [*reply["env"], *o.env]  # an image's own
         o.cwd = o.cwd if o.cwd_given else reply["cwd"] or o.cwd
+        if o.verbose:
+            warn(f"{reply['node']} of cluster {entry.name}; {_network(reply['network'])}")
         paths = _guest_paths(o, reply["packed"])
         who = User(reply["uid"], reply["gid"], reply["home"])
         signals = Signals()
@@ -256,7 +259,7 @@ def describe(state: dict) -> str:
     for node in state["nodes"]:
         size = f"{node['cpus']} CPU{'s' if node['cpus'] > 1 else ''}, {node['ram'] >> 20} MiB"
         out.append(f"  {node['name']:<4} {node['role']:<9}  {size:<18} {node['state']}")
-    out += [f"  published: {text}" for text in state["published"]]
+    out.append(f"  {_network(state['network'])}")
     rows = sorted(state["programs"], key=lambda p: (p["node"], p["pid"]))
     if rows:
         out.append("  NODE      PID      TIME  PROGRAM")
@@ -266,6 +269,17 @@ def describe(state: dict) -> str:
             f"  {escaped(' '.join(p['argv']))}"
         )
     return "\n".join(out)
+
+
+def _network(state: dict) -> str:
+    """One line: the addresses by which the outside knows the cluster, and the published ports."""
+    if state["net"] == "none":
+        return "network: none"
+    kind = "QEMU's user network" if state["net"] == "user" else "tap"
+    where = ", ".join(state["addresses"]) or "no address"
+    by = f", through {state['gateway']}" if state["gateway"] else ", no gateway"
+    ports = "; published: " + ", ".join(state["published"]) if state["published"] else ""
+    return f"network: {where} ({kind}{by}){ports}"
 
 
 def _time(seconds: float) -> str:

@@ -58,6 +58,8 @@ class Cluster:
         self.boot_timeout = boot_timeout
         self.failure: str | None = None
         self.lost: dict[str, str] = {}  # nodes that have gone or are fenced, and why
+        self.gateway = ""  # the node that says to be it
+        self.addresses: list[str] = []  # by which the outside knows the vNode
         self.members_epoch = 0
         self.members: dict[int, int] = {}  # incarnations by node, as the managers said last
         self.started_at = 0.0
@@ -399,6 +401,8 @@ class Cluster:
         old = next(c for c in self.plan.commands if c.name == name)
         words = self._known_members() if name == self._host else ""
         self.publisher.started_again(name)
+        if self.gateway == name:
+            self.gateway, self.addresses = "", []
         command = planning.again(old, self.plan.run_dir, self._starts[name], words)
         self._write_secrets(node)
         ours, theirs = socket.socketpair()
@@ -480,6 +484,19 @@ class Cluster:
             what = "; ".join(f"{c.node.name}: {c.status}" for c in late)
             raise LaunchError(f"not ready after {self.boot_timeout:g} s ({what})")
         self.ready_at = time.monotonic()
+
+    def wait_address(self, timeout: float) -> None:
+        """Until the gateway has told of an address, if a node has a card."""
+        if any(n.net != "none" for n in self.plan.nodes):
+            self._wait(lambda: bool(self.addresses), timeout)
+
+    def network(self) -> dict:
+        """What people are told of it: addresses, the node that has them, and published ports."""
+        there = self.gateway and self.gateway not in self.lost
+        nets = {n.net.partition(":")[0] for n in self.plan.nodes} - {"none"}
+        return {"net": nets.pop() if nets else "none", "gateway": self.gateway if there else "",
+                "addresses": self.addresses if there else [],
+                "published": self.publisher.state()}  # fmt: skip
 
     # Work.
 
@@ -783,7 +800,12 @@ class Cluster:
         elif frame.type is Type.GATEWAY:
             if node.role != "processor":
                 raise frames.ProtocolError("GATEWAY from a node that is no processor")
+            self.gateway, self.addresses = node.name, []
             self.publisher.moved(node.name)
+        elif frame.type is Type.ADDRESSES:
+            texts = frames.decode_addresses(frame.payload)
+            if node.name == self.gateway:
+                self.addresses = texts
         elif frame.type is Type.ERROR:
             said = frames.decode_line(frame.payload)
             if said in (FENCED, CUT_OFF):

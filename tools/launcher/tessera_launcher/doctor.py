@@ -129,7 +129,8 @@ def _space(path: str, what: str) -> Finding:
 
 def _net(qemu: str | None) -> Finding:
     good = bool(qemu) and "\nuser" in _output([qemu, "-netdev", "help"])
-    return good, False, "--net user and --publish" + ("" if good else ": QEMU has no user network")
+    why = "" if good else ": QEMU has no user network, so run and up need --net none or tap:NAME"
+    return good, False, f"--net user (the default) and --publish{why}"
 
 
 def _terminal() -> Finding:

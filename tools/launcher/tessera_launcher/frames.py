@@ -8,6 +8,7 @@ Decoding is strict: every rule of the page is checked, and anything else is a Pr
 from __future__ import annotations
 
 import enum
+import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ MAX_CREDIT = 16 << 20
 MAX_SIGNAL = 64
 MAX_ERRNO = 4095
 MAX_MEMBERS = 512
+MAX_ADDRESSES, ADDRESS_LEN = 128, 16
 MAX_JOINS = 16  # long payloads under way at one time
 F_MORE = 0x01
 RUN_TTY = 0x01
@@ -74,6 +76,7 @@ class Type(enum.IntEnum):
     MEMBERS = 21
     LOST = 22
     GATEWAY = 23
+    ADDRESSES = 24
 
 
 ROLES = {1: "processor", 2: "memory", 3: "storage"}
@@ -115,6 +118,7 @@ _RULES = {
     Type.MEMBERS: _Rule(_NODE, 2 * _PAIR.size, (1 + MAX_MEMBERS) * _PAIR.size, "node"),
     Type.LOST: _Rule(_HOST, _PAIR.size, _PAIR.size, "node"),
     Type.GATEWAY: _Rule(_NODE, 0, 0, "node"),
+    Type.ADDRESSES: _Rule(_NODE, 0, MAX_ADDRESSES * ADDRESS_LEN, "node"),
 }
 
 
@@ -386,6 +390,20 @@ def decode_members(payload: bytes) -> tuple[int, dict[int, int]]:
     if reserved or not good or nodes != sorted(set(nodes)):
         raise ProtocolError("MEMBERS with bad fields")
     return epoch, dict(members)
+
+
+def encode_addresses(texts: list[str]) -> bytes:
+    return b"".join(socket.inet_pton(socket.AF_INET6, t if ":" in t else f"::ffff:{t}")
+                    for t in texts)  # fmt: skip
+
+
+def decode_addresses(payload: bytes) -> list[str]:
+    """Of the gateway, as people write them."""
+    if len(payload) % ADDRESS_LEN:
+        raise ProtocolError(f"ADDRESSES of {len(payload)} bytes")
+    texts = (socket.inet_ntop(socket.AF_INET6, payload[i : i + ADDRESS_LEN])
+             for i in range(0, len(payload), ADDRESS_LEN))  # fmt: skip
+    return [t.removeprefix("::ffff:") if "." in t else t for t in texts]
 
 
 def encode_lost(node: int, incarnation: int) -> bytes:

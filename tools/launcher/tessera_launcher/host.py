@@ -77,7 +77,6 @@ class Host:
                 port = Published("127.0.0.1", int(number), int(number), protocol or "tcp")
                 if port.host <= 65535 and (port.host, port.protocol) not in taken:
                     o.publish.append(port)
-            o.net = "user"
 
     def _image_error(self, err: Exception) -> LaunchError:
         if isinstance(err, oci.ImageError):
@@ -421,9 +420,7 @@ class Host:
             named = {find_program(n) for n in names} - along
             for program in self.host_programs():
                 tree.add_program(program, self.library_path(), program in named)
-            if self.o.net != "none":
-                texts = self._net_files()
-                tree.texts |= {p: texts[p] for p in ("/etc/resolv.conf",) if p in texts}
+            tree.texts |= self._net_files()
         return tree
 
     def host_programs(self) -> list[str]:

@@ -39,6 +39,7 @@ from .sampler import Sampler
 
 MAX_LINE = 1 << 16
 PLACE_TRIES = 8
+ADDRESS_S = 1.0  # that `up` waits for DHCP, to show the address
 PROG = 1  # the number of the program on a client's connection
 
 
@@ -275,8 +276,7 @@ class Keeper:
             for p in self.programs()
         ]  # fmt: skip
         write_line(sock, ok=True, name=self.name, started=self.started, logs=cluster.plan.log_dir,
-                   nodes=nodes, programs=programs,
-                   published=cluster.publisher.state())  # fmt: skip
+                   nodes=nodes, programs=programs, network=cluster.network())
 
     def _choose(self, processor: object) -> str:
         """The node that was named, or the one that GPM chooses."""
@@ -316,7 +316,7 @@ class Keeper:
         write_line(sock, ok=True, node=node, logs=self.cluster.plan.log_dir, packed=self.packed,
                    uid=who.uid, gid=who.gid, home=who.home,
                    env=self.side.settings.get("env", []),
-                   cwd=self.side.settings.get("cwd"))  # fmt: skip
+                   cwd=self.side.settings.get("cwd"), network=self.cluster.network())  # fmt: skip
         with self._lock:
             self._programs.add(program)
         decoder = frames.Decoder(frames.End.HOST)
@@ -385,7 +385,9 @@ def main(o: Options, report: int) -> int:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
             if server:
                 server.start(keeper, side.kernels())
-            write_report(report, ok=True, logs=laid_out.log_dir, metrics=server and server.url)
+            cluster.wait_address(ADDRESS_S)
+            write_report(report, ok=True, logs=laid_out.log_dir, metrics=server and server.url,
+                         network=cluster.network())  # fmt: skip
             _let_go()
             keeper.serve()
         keeper.bring_out()

@@ -79,6 +79,7 @@ class Options:
     pack: list[str] = field(default_factory=list)  # up: programs of the host to pack
     name: str | None = None  # up, exec
     processor: int | None = None  # exec
+    verbose: bool = False  # exec
     restart: str | None = None  # up: a node of the cluster that is up
     metrics: tuple[str, int] | None = None  # up: address and port
     processors: int = 1
@@ -105,7 +106,7 @@ class Options:
     volumes: list[tuple[str, str]] = field(default_factory=list)
     output: list[tuple[str, str]] = field(default_factory=list)  # run, up: guest's path, host's
     fabric: str = "auto"
-    net: str = "none"  # or "user", or "tap:NAME"
+    net: str = "user"  # or "none", or "tap:NAME"
     net_driver: str = "virtio"
     publish: list[Published] = field(default_factory=list)
     accel: str = "auto"
@@ -217,6 +218,8 @@ def make_parser(command: str = "run") -> argparse.ArgumentParser:
                        help="serve all counters to Prometheus by HTTP (ADDR: 127.0.0.1)")
     if command == "exec":
         p.add_argument("--processor", metavar="I", help="the processor node (the cluster chooses)")
+        p.add_argument("-v", dest="verbose", action="store_true",
+                       help="say on stderr where the program runs, and the cluster's addresses")
     if command != "exec":
         _add_cluster(p, command)
     _add_program(p, command)
@@ -245,7 +248,7 @@ def _add_cluster(p: argparse.ArgumentParser, command: str) -> None:
         help="how nodes reach each other (auto: what a trial shows to work)",
     )
     g.add_argument("--net", metavar="user|tap:NAME[,NAME...]|none",
-                   help="network cards for the processors (none; user with --publish)")
+                   help="network cards for the processors (user: QEMU's user network)")
     g.add_argument("--net-driver", choices=tuple(NET_DEVICES), metavar="|".join(NET_DEVICES),
                    help="the kind of these cards (virtio)")
     g.add_argument("--publish", metavar="[ADDR:]HOST:GUEST[/udp]", action="append", default=[],
@@ -484,6 +487,7 @@ def parse_exec(argv: list[str]) -> Options:
     o.name = _check_name(ns.name) if ns.name else None
     if ns.processor is not None:
         o.processor = _number(ns.processor.removeprefix("p"), "--processor")
+    o.verbose = ns.verbose
     _program_options(o, ns)
     return o
 
@@ -604,7 +608,7 @@ def _mounts(texts: list[str]) -> list[Mount]:
 
 
 def _net_options(o: Options, ns: argparse.Namespace) -> None:
-    o.net = ns.net if ns.net is not None else "user" if ns.publish else "none"
+    o.net = ns.net if ns.net is not None else "user"
     if not re.fullmatch(r"user|none|tap:[A-Za-z0-9_.-]{1,15}(,[A-Za-z0-9_.-]{1,15})*", o.net):
         raise UsageError(f"--net: {o.net!r} is not user, tap:NAME[,NAME...] or none")
     taps = o.net.removeprefix("tap:").split(",")
@@ -613,7 +617,7 @@ def _net_options(o: Options, ns: argparse.Namespace) -> None:
     if len(taps) > o.processors:
         raise UsageError(f"--net: {len(taps)} tap devices, and {o.processors} of processors")
     if ns.net_driver and o.net == "none":
-        raise UsageError("--net-driver goes with --net or --publish")
+        raise UsageError("--net-driver does not go with --net none")
     o.net_driver = ns.net_driver or "virtio"
     if ns.publish and o.net != "user":
         raise UsageError(f"--publish goes with --net user, not --net {o.net}")
@@ -651,7 +655,7 @@ def _files_options(o: Options, ns: argparse.Namespace) -> None:
         o.image = _image_file(ns.image)
     if not ns.image and (ns.publish_exposed or getattr(ns, "entrypoint", None) is not None):
         raise UsageError("--entrypoint and --publish-exposed are for --image")
-    if ns.publish_exposed and o.net not in ("user", "none"):
+    if ns.publish_exposed and o.net != "user":
         raise UsageError(f"--publish-exposed goes with --net user, not --net {o.net}")
     o.publish_exposed, o.entrypoint = ns.publish_exposed, getattr(ns, "entrypoint", None)
     if ns.disk and ns.volume:

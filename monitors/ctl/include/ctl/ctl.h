@@ -87,6 +87,11 @@ void ctl_members(const struct ctl_members *m);
 
 /* This processor is the gateway of its vNode from now on: published ports lead here. */
 void ctl_gateway(void);
+/*
+ * The gateway's addresses, @nr of them, of CTL_ADDRESS_LEN bytes each, IPv4 ones mapped; all that
+ * there are. At most CTL_MAX_ADDRESSES.
+ */
+void ctl_addresses(const uint8_t (*addrs)[16], uint32_t nr);
 
 /* One line: what the node is doing or waiting for.  Also goes to the log. */
 void ctl_status(const char *fmt, ...) __printf(1, 2);

@@ -66,6 +66,7 @@ enum ctl_type {
 	CTL_MEMBERS = 21,     /* node that hosts the managers: the members of the cluster */
 	CTL_LOST = 22,        /* host: the machine of this incarnation of a node has ended */
 	CTL_GATEWAY = 23,     /* node: this processor is the vNode's gateway from now on */
+	CTL_ADDRESSES = 24,   /* the gateway: the vNode's addresses outside */
 	CTL_TYPE_END,
 };
 
@@ -182,6 +183,10 @@ struct ctl_members { /* about 4 KiB: not for a kernel stack */
 	uint32_t nr;
 	struct ctl_member members[CTL_MAX_MEMBERS];
 };
+
+/* Of ADDRESSES: each is an IPv6 address, or an IPv4 one mapped into it. */
+#define CTL_ADDRESS_LEN   16u
+#define CTL_MAX_ADDRESSES 128u
 
 struct ctl_credit_wire {
 	le32_t bytes;
@@ -300,6 +305,8 @@ int __must_check ctl_placed_decode(const void *buf, size_t len, struct ctl_place
 /* The length of what is in @buf then; -EMSGSIZE: it does not fit. */
 ssize_t __must_check ctl_members_encode(const struct ctl_members *m, void *buf, size_t cap);
 int __must_check ctl_members_decode(const void *buf, size_t len, struct ctl_members *out);
+/* How many addresses a payload of @len bytes has. -EMSGSIZE: it has none of that length. */
+int __must_check ctl_addresses_decode(size_t len, uint32_t *nr);
 void ctl_member_encode(const struct ctl_member *m, struct ctl_member_wire *w);
 int __must_check ctl_member_decode(const void *buf, size_t len, struct ctl_member *out);
 void ctl_errno_encode(uint32_t err, struct ctl_errno_wire *w);
