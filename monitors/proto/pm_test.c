@@ -358,7 +358,8 @@ static ssize_t sample_pp_gateway_req(void)
 							   .addr4 = { 10, 0, 2, 15 },
 							   .gateway4 = { 10, 0, 2, 2 },
 							   .mac = { 2, 0, 0, 0, 0, 1 },
-							   .addr6 = { [3] = { 0xfe, 0x80 } } };
+							   .addr6 = { [3] = { 0xfe, 0x80 } },
+							   .gateway6 = { 0xfe, 0x80, [15] = 2 } };
 	return pp_gateway_req_encode(&req, buf, RECODE_MAX);
 }
 
@@ -620,7 +621,7 @@ static const struct rejection {
 	{ "pp_gateway_req", 8 + 16, 4, 0 },       /* no index */
 	{ "pp_gateway_req", 8 + 24, 2, 2 },       /* neither up nor down */
 	{ "pp_gateway_req", 8 + 26, 1, 33 },      /* prefix */
-	{ "pp_gateway_req", 8 + 108 + 27, 1, 5 }, /* of the second: too many addresses */
+	{ "pp_gateway_req", 8 + 124 + 27, 1, 5 }, /* of the second: too many addresses */
 	{ "pp_gateway_req", 8 + 42, 2, 1 },       /* reserved */
 	{ "pg_name", 0, 8, 0 },                   /* no id */
 	{ "pg_name", 8, 4, 0 },                   /* no vNode */

@@ -136,7 +136,7 @@ CODEC_FIXED(pp_record, PP_RECORD, record_is_valid)
 #define PP_INTERFACE(F)                                                              \
 	F(bytes, name), F(id32, index), F(u32, mtu), F(flag16, up), F(u8, prefix4),  \
 		F(u8, nr_addr6), F(bytes, addr4), F(bytes, gateway4), F(bytes, mac), \
-		F(zero16, reserved), F(bytes, addr6)
+		F(zero16, reserved), F(bytes, addr6), F(bytes, gateway6)
 
 static bool interface_is_valid(const struct pp_interface *i)
 {

@@ -198,6 +198,16 @@ static void describe_locked(struct interface *i, struct tcpip_interface *out)
 		if (ip6_addr_isvalid(netif_ip6_addr_state(&i->netif, a)))
 			ip_to_name(netif_ip_addr6(&i->netif, a), out->addr6[out->nr_addr6++]);
 	}
+	for (unsigned int r = 0; r < LWIP_ND6_NUM_ROUTERS; r++) {
+		const struct nd6_neighbor_cache_entry *n = default_router_list[r].neighbor_entry;
+		ip_addr_t ip;
+
+		if (!n || n->netif != &i->netif || !default_router_list[r].invalidation_timer)
+			continue;
+		ip_addr_copy_from_ip6(ip, n->next_hop_address);
+		ip_to_name(&ip, out->gateway6);
+		break;
+	}
 	netdev_stats(i->nd, &stats);
 	out->rx_bytes = stats.rx_bytes;
 	out->rx_packets = stats.rx_frames;

@@ -154,6 +154,7 @@ static_assert(sizeof(struct linux_rtmsg) == 12, "struct rtmsg is ABI");
 
 #define RTPROT_UNSPEC 0
 #define RTPROT_KERNEL 2
+#define RTPROT_RA     9
 #define RTPROT_DHCP   16
 
 #define RT_TABLE_UNSPEC 0

@@ -82,6 +82,7 @@ static void card_encode(const struct tcpip_interface *in, struct pp_interface *o
 	memcpy(out->gateway4, in->gateway4, sizeof(out->gateway4));
 	memcpy(out->mac, in->mac, sizeof(out->mac));
 	memcpy(out->addr6, in->addr6, sizeof(out->addr6));
+	memcpy(out->gateway6, in->gateway6, sizeof(out->gateway6));
 }
 
 static void card_decode(const struct pp_interface *in, struct tcpip_interface *out)
@@ -96,6 +97,7 @@ static void card_decode(const struct pp_interface *in, struct tcpip_interface *o
 	memcpy(out->gateway4, in->gateway4, sizeof(out->gateway4));
 	memcpy(out->mac, in->mac, sizeof(out->mac));
 	memcpy(out->addr6, in->addr6, sizeof(out->addr6));
+	memcpy(out->gateway6, in->gateway6, sizeof(out->gateway6));
 }
 
 static int ask(uint32_t node, uint16_t opcode, const void *body, size_t len)

@@ -108,19 +108,38 @@ static bool card_route6(const struct tcpip_interface *in, unsigned int which,
 	return true;
 }
 
+/* By the router that has advertised itself. */
+static bool card_default6(const struct tcpip_interface *in, struct inet_route *out)
+{
+	static const uint8_t none[16];
+
+	if (!memcmp(in->gateway6, none, 16))
+		return false;
+	out->family = AF_INET6;
+	memcpy(out->gateway, in->gateway6, 16);
+	return true;
+}
+
+/* The @which-th of a card: those of IPv4, then of IPv6. */
+static bool card_route(const struct tcpip_interface *in, unsigned int which, struct inet_route *out)
+{
+	if (which < 2)
+		return card_route4(in, which, out);
+	if (which < 2 + in->nr_addr6)
+		return card_route6(in, which - 2, out);
+	return card_default6(in, out);
+}
+
 bool inet_route_at(unsigned int i, struct inet_route *out)
 {
 	struct tcpip_interface in;
 
 	for (unsigned int c = 0; gateway_interface(c, &in); c++) {
-		for (unsigned int which = 0; which < 2 + in.nr_addr6; which++) {
+		for (unsigned int which = 0; which <= 2 + in.nr_addr6; which++) {
 			memset(out, 0, sizeof(*out));
 			out->interface = in.index;
-			if (which < 2 ? card_route4(&in, which, out)
-				      : card_route6(&in, which - 2, out)) {
-				if (i-- == 0)
-					return true;
-			}
+			if (card_route(&in, which, out) && i-- == 0)
+				return true;
 		}
 	}
 	return false;

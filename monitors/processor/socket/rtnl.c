@@ -145,7 +145,9 @@ static void describe(const struct inet_route *r, struct rtnl_route *out)
 	*out = (struct rtnl_route){
 		.route = *r,
 		.type = RTN_UNICAST,
-		.protocol = gateway ? RTPROT_DHCP : RTPROT_KERNEL,
+		.protocol = !gateway                ? RTPROT_KERNEL
+			    : r->family == AF_INET6 ? RTPROT_RA
+						    : RTPROT_DHCP,
 		.scope = gateway || r->family == AF_INET6 ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK,
 		.table = RT_TABLE_MAIN,
 	};

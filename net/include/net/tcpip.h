@@ -38,6 +38,7 @@ struct tcpip_interface {
 	uint8_t prefix4; /* 0: no address yet */
 	uint8_t addr4[4], gateway4[4];
 	uint8_t addr6[TCPIP_IF_ADDRS6][16];
+	uint8_t gateway6[16]; /* the router that has advertised itself; zeros: none */
 	uint32_t nr_addr6;
 	uint64_t rx_bytes, rx_packets, rx_drops, tx_bytes, tx_packets, tx_drops;
 };

@@ -163,8 +163,9 @@ struct pp_interface_wire {
 	uint8_t mac[6];
 	le16_t reserved;
 	uint8_t addr6[PP_ADDRS6][16];
+	uint8_t gateway6[16]; /* zeros: none */
 };
-static_assert(sizeof(struct pp_interface_wire) == 108, "PP_GATEWAY is ABI");
+static_assert(sizeof(struct pp_interface_wire) == 124, "PP_GATEWAY is ABI");
 
 struct pp_interface {
 	uint8_t name[16];
@@ -173,6 +174,7 @@ struct pp_interface {
 	uint8_t prefix4, nr_addr6;
 	uint8_t addr4[4], gateway4[4], mac[6];
 	uint8_t addr6[PP_ADDRS6][16];
+	uint8_t gateway6[16];
 };
 
 /* Header, then the interfaces: one at least. */
