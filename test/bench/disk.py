@@ -98,7 +98,7 @@ class Bench:
 
     def on_tessera(self, image: pathlib.Path, kinds: dict[str, Kind]) -> dict[str, Done]:
         mib = self.size["mib"]
-        args = ["--disk", str(image), "--excache", f"{2 * mib + 64}M",
+        args = ["--net", "none", "--disk", str(image), "--excache", f"{2 * mib + 64}M",
                 "--memory", f"memory={2 * mib + 512}M"]  # fmt: skip
         if any(kind.node != "p0" for kind in kinds.values()):
             args += ["--processors", "2"]

@@ -56,8 +56,8 @@ def sweep(root: pathlib.Path, command: list[str], text: str, shares=SHARES) -> d
     with tempfile.TemporaryDirectory(prefix="bench-far-") as where:
         stats = pathlib.Path(where, "rows.json")
         done = subprocess.run(
-            [root / "tessera", "run", "--no-build", "--build-dir", boot.BUILD, "--excache",
-             f"{2 * MIB}M", "--sweep", ",".join(map(str, shares)), "--beside-linux",
+            [root / "tessera", "run", "--no-build", "--build-dir", boot.BUILD, "--net", "none",
+             "--excache", f"{2 * MIB}M", "--sweep", ",".join(map(str, shares)), "--beside-linux",
              "--plot", pathlib.Path(where, "plot.png"), "--stats", stats, *command],
             input=text, capture_output=True, text=True, cwd=where, timeout=SWEEP_LIMIT_S,
         )  # fmt: skip

@@ -18,7 +18,7 @@ TARGET = 2  # m0's node id
 def result(disk, kind: str, rounds: int, name: str, args: tuple[str, ...] = ()) -> dict:
     """What p0 logs of bench.@kind against m0: a JSON object, without errors in it."""
     append = ("--append", f"p0:bench.{kind}={TARGET},{rounds}", "--append", "m0:bench.serve=1")
-    running = boot.Running((*args, *append), disk, name)
+    running = boot.Running(("--net", "none", *args, *append), disk, name)
     running.up()
     try:
         deadline = time.monotonic() + LIMIT_S

@@ -17,6 +17,7 @@ import boot
 from reference import image as reference_image
 
 LINUX_LIMIT_S = 240
+NO_NET = ("--net", "none")  # as the Linux guest
 COUNTED = ("null", "clock", "read1", "fault", "map", "pipe", "switch")
 TIMED = ("fork", "exec", "thread")
 GOALS = {"null": 0.25, "clock": 0.9, "read1": 0.4, "fault": 0.25, "map": 1.0, "pipe": 0.25,
@@ -69,7 +70,7 @@ def initrd(work, program):
 
 def ours(disk, program, icount: bool, names) -> dict[str, float]:
     args = ("--icount", "processor") if icount else ()
-    running = boot.Running(args, disk, "bench-ops" + ("-icount" if icount else ""))
+    running = boot.Running((*NO_NET, *args), disk, "bench-ops" + ("-icount" if icount else ""))
     running.up()
     try:
         return parse(running.run([program, *names], limit=LINUX_LIMIT_S).checked())
@@ -79,7 +80,7 @@ def ours(disk, program, icount: bool, names) -> dict[str, float]:
 
 def messages(disk, program) -> dict[str, float]:
     """RPC requests that the processor sends for one operation, the first ones left out."""
-    running = boot.Running((), disk, "bench-ops-messages")
+    running = boot.Running(NO_NET, disk, "bench-ops-messages")
     running.up()
     out = {}
     try:

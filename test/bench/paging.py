@@ -61,7 +61,7 @@ def fabric(disk) -> tuple[float, float]:
 
 
 def up(disk, name: str, *args: str) -> boot.Running:
-    running = boot.Running(("--excache", f"{CACHE_MIB}M", *args), disk, name)
+    running = boot.Running(("--net", "none", "--excache", f"{CACHE_MIB}M", *args), disk, name)
     running.up()
     return running
 
@@ -149,8 +149,9 @@ def scan_s(
     cache, and how many pages came.
     """
     argv = [programs / "glibc-static" / "beside", "alone", "scan", str(SCAN_MIB)]
-    running = boot.Running(("--excache", f"{int(SCAN_MIB * SCAN_SHARE)}M", "--memories",
-                            str(memories), "--vregion", "2M"), disk, name)  # fmt: skip
+    excache = f"{int(SCAN_MIB * SCAN_SHARE)}M"
+    running = boot.Running(("--net", "none", "--excache", excache, "--memories", str(memories),
+                            "--vregion", "2M"), disk, name)  # fmt: skip
     running.up()
     try:
         running.run(argv)

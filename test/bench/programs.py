@@ -113,7 +113,7 @@ def results(image: pathlib.Path) -> dict[str, Done]:
 
 
 def on_tessera(image: pathlib.Path, names: list[str]) -> dict[str, Done]:
-    args = ("--disk", str(image), "--excache", f"{RAM_MIB}M", "--memory",
+    args = ("--net", "none", "--disk", str(image), "--excache", f"{RAM_MIB}M", "--memory",
             f"processor={RAM_MIB + 512}M", "--memory", f"memory={2 * RAM_MIB}M")  # fmt: skip
     running = boot.Running(args, None, "bench-programs").up()
     try:

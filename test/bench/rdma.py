@@ -95,7 +95,7 @@ def idle_percent(running: boot.Running, seconds: float) -> dict[str, float]:
 
 
 def idle_rows(disk, row: Row) -> list:
-    running = boot.Running((), disk, "bench-idle")
+    running = boot.Running(("--net", "none"), disk, "bench-idle")
     running.up()
     try:
         found = idle_percent(running, IDLE_S)

@@ -32,7 +32,7 @@ def run(running, program, how: str, name: str, mib: int) -> tuple[float, float]:
 def measure(disk, programs, repeat: int, row, mib: int = MIB) -> list:
     """Rows made by row(name, unit, value, baseline, what, goal, raw)."""
     program = programs / "glibc-static" / "beside"
-    running = boot.Running(("--excache", f"{mib // 2}M"), disk, "bench-sharing")
+    running = boot.Running(("--net", "none", "--excache", f"{mib // 2}M"), disk, "bench-sharing")
     running.up()
     rows = []
     parts = []

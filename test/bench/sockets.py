@@ -101,7 +101,8 @@ def _checked(status: int, text: str) -> str:
 @contextlib.contextmanager
 def _tessera(disk, name: str, *args: str):
     """A cluster: it, and what runs a command on its first processor."""
-    running = boot.Running(args, disk, f"bench-sockets-{name}")
+    net = () if "--net" in args else ("--net", "none")
+    running = boot.Running((*net, *args), disk, f"bench-sockets-{name}")
     running.up()
     try:
         yield running, lambda command: running.run(
