@@ -19,8 +19,11 @@ from test_net import BLOB, a_free_port, answering, fetch, serving, until_fetched
 LIMIT_S = 120.0
 BUSYBOX = packages.require("busybox")[0]
 # Shorter leases than the usual 15 s, but no shorter than a loaded host bears.
+LEASE_S = 8
+HEARS_S = 5.0  # for what a busy host takes beyond the lease
 SHAPE = ("--processors", "3", "--memories", "2", "--vregion", "2M", "--excache", "8M",
-         "--append", "cluster.heartbeat_ms=500", "--append", "storage:cluster.lease_ms=8000")
+         "--append", "cluster.heartbeat_ms=500",
+         "--append", f"storage:cluster.lease_ms={LEASE_S * 1000}")  # fmt: skip
 # Gauges of a memory node: the state that it keeps for a processor's programs.
 OWNED = ("memory.frames_used", "memory.committed", "memory.spaces", "memory.aspaces",
          "memory.vregions", "memory.vmas", "memory.frames_pinned")  # fmt: skip
@@ -154,9 +157,44 @@ def test_programs_on_two_processors_talk(several, programs):
     wait_for(lambda: total(counters(several, "p0", "p1"), "socket.remote.connections") == 0)
 
 
+def test_datagrams_between_two_processors(several, programs):
+    """UDP at 127.0.0.1: their bytes and borders, and the answer of a port without a socket."""
+    before = counters(several, "p0", "p1")
+    echo, heard = across(several, programs, "p1", "udp", "7008")
+    wait_for(lambda: b"ready" in heard.data[1])
+    asked = output(*across(several, programs, "p0", "asks", "7008"))
+    assert asked == "10 datagrams, then Connection refused\n"
+    assert output(echo, heard) == "ready\nthe end\n"
+    after = counters(several, "p0", "p1")
+    sent = {n: after[n]["socket.remote.datagrams"] - before[n]["socket.remote.datagrams"]
+            for n in after}  # fmt: skip
+    assert sent["p0"] >= 11 and sent["p1"] == 10
+
+
 def test_unix_sockets_are_the_vnodes(several, programs):
-    """By an abstract name: bytes, borders of packets, datagrams, who the peer is."""
-    name, size = "@across", 1000000
+    """By an abstract name."""
+    check_unix_sockets(several, programs, "@across")
+
+
+@pytest.mark.long
+def test_unix_sockets_at_a_path_are_the_vnodes(pool, programs):
+    """Of the disk, which both processors have."""
+    running = pool.get("--processors", "2", "--writable")
+    check_unix_sockets(running, programs, "/data/across")
+    # A path that another processor has taken, and one without its socket.
+    hold, held = across(running, programs, "p1", "hold", "/data/across")
+    wait_for(lambda: b"ready" in held.data[1])
+    argv = [f"{programs}/glibc-static/across", "taken", "/data/across"]
+    assert running.run(argv).out == b"bind: Address already in use\n"
+    assert running.run([BUSYBOX, "rm", "/data/across"]).status == 0
+    hold.signal(signal.SIGKILL)
+    assert hold.wait(time.monotonic() + LIMIT_S)
+    assert b"errno 2)" in running.run([argv[0], "wait", argv[2]]).err
+
+
+def check_unix_sockets(several, programs, name) -> None:
+    """Bytes, borders of packets, datagrams, who the peer is."""
+    size = 1000000
     echo, heard = across(several, programs, "p1", "echo", name)
     wait_for(lambda: b"ready" in heard.data[1])
     ask, asked = across(several, programs, "p0", "ask", name, str(size))
@@ -233,6 +271,30 @@ def test_gpm_places_where_there_is_least_to_do(several):
     assert several.stats()["s0"]["gpm.placed"] == len(placed)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("node", ["p0", "p1"], ids=["asks", "echoes"])
+def test_a_processor_is_silent_amid_a_transfer(pool, programs, node):
+    """For 12 s, which is less than the lease: messages that were on their way, and those lent to a
+    queue, come to their end, and every byte is right.
+    """
+    running, size = pool.get("--processors", "2"), 60_000_000
+    echo, heard = across(running, programs, "p1", "echo", "7009")
+    wait_for(lambda: b"ready" in heard.data[1])
+    sent = lambda n: counters(running, n)[n]["socket.remote.bytes"]  # noqa: E731
+    before, other = {n: sent(n) for n in ("p0", "p1")}, {"p0": "p1", "p1": "p0"}[node]
+    fenced = fences(running)
+    ask, asked = across(running, programs, "p0", "ask", "7009", str(size))
+    wait_for(lambda: sent("p1") > before["p1"] + size / 20)
+    running.cluster.kill_node(node, signal.SIGSTOP)
+    time.sleep(12)
+    assert sent(other) < before[other] + size and not ask.over
+    running.cluster.kill_node(node, signal.SIGCONT)
+    assert output(ask, asked) == f"{size} bytes, 0 wrong, the end\n"
+    assert output(echo, heard) == f"ready\n{size} bytes, the end\n"
+    wait_for(lambda: total(counters(running, "p0", "p1"), "socket.remote.connections") == 0)
+    assert fences(running) == fenced
+
+
 @contextlib.contextmanager
 def echoing():
     """A port of the host that echoes one byte and keeps the connection."""
@@ -268,19 +330,25 @@ def test_lost_processors_are_given_back(several, programs, texts, tmp_path):
     wait_for(lambda: owned(several)["memory.frames_used"] > alone["memory.frames_used"] + 8000)
     assert owned(several)["memory.aspaces"] >= alone["memory.aspaces"] + 8
     hold, held = across(several, programs, "p0", "hold", "7004")
-    wait_for(lambda: b"ready" in held.data[1])
+    silent, kept = across(several, programs, "p2", "hold", "7005")
+    wait_for(lambda: b"ready" in held.data[1] and b"ready" in kept.data[1])
     wait, told = across(several, programs, "p1", "wait", "7004")
+    fenced, learns = across(several, programs, "p1", "wait", "7005")
     with echoing() as port:
         outside, heard = across(several, programs, "p1", "wait", f"10.0.2.2:{port}")
-        wait_for(lambda: b"ready" in told.data[1] and b"ready" in heard.data[1])
+        wait_for(lambda: all(b"ready" in c.data[1] for c in (told, heard, learns)))
+        begin = time.monotonic()
         several.cluster.kill_node("p0")
         several.cluster.kill_node("p2", signal.SIGSTOP)
         for lost in (killed, hold):
             with pytest.raises(LaunchError, match="node p0 was killed by signal 9"):
                 lost.wait(time.monotonic() + LIMIT_S)
         assert several.alive
-        for ended in (output(wait, told), output(outside, heard)):
+        # The launcher tells of the one, the other's lease runs out: within it all peers hear.
+        for ended in (output(wait, told), output(outside, heard), output(fenced, learns)):
             assert ended.startswith("ready\nConnection reset by peer: 1 1 1\nrecv 0,")
+        took = time.monotonic() - begin
+        assert took < LEASE_S + HEARS_S, f"the last peer heard after {took:.1f} s"
     # The launcher has told the managers of the machine that ended; the other's lease runs out.
     wait_for(lambda: "node 1 has ended: fenced" in several.log("s0"))
     wait_for(lambda: "node 3 was silent for 8000 ms: fenced" in several.log("s0"))
@@ -291,8 +359,9 @@ def test_lost_processors_are_given_back(several, programs, texts, tmp_path):
     # Frames are promised to p1 alone, for its store and its lines.
     wait_for_credits("credit.total", lambda: counters(several, "p1", "m0", "m1"))
     several.cluster.kill_node("p2", signal.SIGCONT)
-    with pytest.raises(LaunchError, match="node p2: this node was fenced"):
-        stopped.wait(time.monotonic() + LIMIT_S)
+    for lost in (stopped, silent):
+        with pytest.raises(LaunchError, match="node p2: this node was fenced"):
+            lost.wait(time.monotonic() + LIMIT_S)
     # The other's output is right, and nothing stands in the way of what comes next.
     feed(program, b"go\n")
     assert program.wait(time.monotonic() + LIMIT_S)
