@@ -6,14 +6,16 @@ the host does not have it.
 """
 
 import glob
+import hashlib
 import os
+import random
 import shutil
 import socket
 import subprocess
 import time
 
 import pytest
-from boot import Running, image, wait_for
+from boot import WORK, Running, image, wait_for
 from test_real_programs import (
     BASH,
     PYTHON_LEFT_OUT,
@@ -46,6 +48,7 @@ seq 500 | sed 's/.*/lpush list &/' | redis-cli -s $PWD/r.sock | tail -n 1
 redis-cli -p $port lrange list 0 2
 redis-cli -p $port -n 1 eval 'return redis.call("incrby", KEYS[1], 41) + 1' 1 n
 redis-benchmark -q -p $port -n 500 -c 10 -t get,set --csv | cut -d, -f1
+redis-benchmark -q -s $PWD/r.sock -n 500 -c 10 -t get,set,lpush --csv | cut -d, -f1
 redis-cli -p $port save; ls; redis-cli -p $port shutdown nosave; wait $p; echo "status $?"
 """
 
@@ -159,25 +162,31 @@ for kind in Server, Secure:
             print(kind.__name__, ask(sock, nr))
         server.shutdown()
 
-def echo(path):
+def echo(start, connect):
     async def serve(reader, writer):
         while line := await reader.readline():
             writer.write(line[::-1])
         writer.close()
 
     async def client(i):
-        reader, writer = await asyncio.open_unix_connection(path)
+        reader, writer = await connect()
         writer.write(b"%d\n" % i * 100)
         writer.write_eof()
         return len(await reader.read())
 
     async def main():
-        async with await asyncio.start_unix_server(serve, path):
+        async with await start(serve) as server:
+            address[:] = server.sockets[0].getsockname()
             print(await asyncio.gather(*map(client, range(20))))
 
     asyncio.run(main())
 
-echo("a.sock")
+address = []
+echo(lambda serve: asyncio.start_unix_server(serve, "a.sock"),
+     lambda: asyncio.open_unix_connection("a.sock"))
+for host in "127.0.0.1", "::1":
+    echo(lambda serve: asyncio.start_server(serve, host, 0),
+         lambda: asyncio.open_connection(host, address[1]))
 
 class Counter:
     def __init__(self):
@@ -312,7 +321,7 @@ def test_nginx_at_a_published_port(published):
 
 
 def test_nginx_with_tls_at_a_published_port(published, tmp_path):
-    for program in ("nginx", "curl"):
+    for program in ("nginx", "curl", "ab"):
         require(program)
     running, port, _ = published
     script = (
@@ -329,7 +338,80 @@ def test_nginx_with_tls_at_a_published_port(published, tmp_path):
     assert on_the_host(*fetch, *urls * 3) == "".join(want * 3)
     # The file of a server that is not trusted is not fetched.
     assert on_the_host("curl", "-s", f"{url}/1") == ""
+    under_ab(f"{url}/1", len(want[0]), "-n", "200", "-c", "10")
+    under_ab(f"{url}/3", len(want[2]), "-n", "400", "-c", "10", "-k")
     assert end(server) == 0
+
+
+def under_ab(url: str, size: int, *options: str) -> None:
+    """As many requests as -n, the second option, says, each answered by so many bytes."""
+    got = on_the_host("ab", "-q", "-s", "120", *options, url)
+    lines = dict(line.split(":", 1) for line in got.splitlines() if ":" in line)
+    assert lines["Complete requests"].split() == [options[1]], got
+    assert lines["Failed requests"].split() == ["0"], got
+    assert lines["HTML transferred"].split()[0] == str(int(options[1]) * size), got
+
+
+NR_FILES = 10_000
+
+
+@pytest.fixture(scope="module")
+def many_files(texts):
+    """A disk with 10,000 files for a web server; what each has, by its name."""
+    require("nginx")
+    rng = random.Random(14)
+    text = (texts / "text.big").read_bytes()
+    top = WORK / "many"
+    shutil.rmtree(top, ignore_errors=True)
+    digests = {}
+    for i in range(NR_FILES):
+        size = rng.randrange(300_000) if i % 100 == 99 else rng.randrange(5000)
+        data = text[(at := rng.randrange(len(text) - size)) : at + size]
+        path = top / str(i // 100) / str(i)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        digests[f"{i // 100}/{i}"] = hashlib.sha256(data).digest()
+    tree = image.Tree()
+    tree.add_volume(str(top), "/srv/many")
+    for path in glob.glob("/lib/x86_64-linux-gnu/libnss_*"):
+        tree.add_host_path(path)
+    disk = build_image("many", tree, ["nginx"], texts)
+    shutil.rmtree(top)
+    return disk, digests
+
+
+def test_nginx_with_ten_thousand_files(many_files, tmp_path):
+    """Every byte of each is right, twice, the second time by 16 clients at once; then ab."""
+    for program in ("nginx", "curl", "ab"):
+        require(program)
+    disk, digests = many_files
+    port = a_free_port()
+    running = Running(("--publish", f"{port}:7001"), disk, "many").up()
+    try:
+        script = (f"set -- 7001; {NGINX_SETUP} rm -r html; ln -s /srv/many html;"
+                  " exec nginx -p $PWD -e elog -c $PWD/conf")  # fmt: skip
+        server, _ = running.start([*BASH, script], cwd="/tmp", env=["PATH=/usr/bin:/bin:/usr/sbin"])
+        url = f"http://127.0.0.1:{port}"
+        wait_for(lambda: on_the_host("curl", "-s", "-I", f"{url}/0/0").startswith("HTTP/1.1 200"))
+        for i, options in enumerate(([], ["--parallel", "--parallel-max", "16"])):
+            out, config = tmp_path / str(i), tmp_path / f"{i}.conf"
+            config.write_text("".join(
+                f'url = "{url}/{name}"\noutput = "{out}/{name}"\n' for name in digests
+            ))
+            subprocess.run(["curl", "-sS", "--fail", "--create-dirs", *options, "-K", config],
+                           check=True, timeout=1200)  # fmt: skip
+            wrong = [name for name, digest in digests.items()
+                     if hashlib.sha256((out / name).read_bytes()).digest() != digest]
+            assert not wrong
+            size = (out / "0" / "99").stat().st_size
+            shutil.rmtree(out)
+        under_ab(f"{url}/0/99", size, "-n", "1000", "-c", "20", "-k")
+        under_ab(f"{url}/0/99", size, "-n", "300", "-c", "10")
+        assert running.stats()["p0"]["tcpip.no_memory"] == 0
+        assert end(server) == 0
+    finally:
+        running.close()
+    assert not running.complaints()
 
 
 def test_redis_at_a_published_port(published):

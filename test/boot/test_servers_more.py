@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """
-More servers that people have, unmodified: rsync, screen, node, Go; a login by dropbear, and nginx
-under ab, from the host; servers and clients on two processors. Each is left out by name where the
-host does not have it.
+More servers that people have, unmodified: rsync, screen, tmux, node, Go; a login by dropbear, and
+nginx under ab, from the host; servers and clients on two processors. Each is left out by name where
+the host does not have it.
 """
 
 import glob
@@ -26,18 +26,18 @@ from test_real_programs import (
     resolve,
     where,  # noqa: F401 (a fixture)
 )
-from test_servers import NGINX_SETUP, UNTIL, a_free_port, end, on_the_host
+from test_servers import NGINX_SETUP, UNTIL, a_free_port, end, on_the_host, under_ab
 
 pytestmark = pytest.mark.long
 
-PROGRAMS = ["rsync", "dropbear", "dropbearkey", "screen", "node", "nginx", "curl", "redis-server",
-            "redis-cli", "redis-benchmark", "python3", "chmod", "touch", "id", "kill",
-            "timeout"]  # fmt: skip
+PROGRAMS = ["rsync", "dropbear", "dropbearkey", "screen", "tmux", "node", "nginx", "curl",
+            "redis-server", "redis-cli", "redis-benchmark", "python3", "chmod", "touch", "id",
+            "kill", "timeout"]  # fmt: skip
 LIMIT_S = 300
 
 RSYNC = UNTIL + r"""
 mkdir -p src/a/b; for i in 1 2 3; do seq $((i * 3000)) > src/a/$i; done; ln -s a/1 src/l
-chmod 640 src/a/2; touch -d @1000000000 src/a/3; : > src/a/b/none; mkdir dst
+chmod 640 src/a/2; touch -d @1000000000 src/a/2 src/a/3; : > src/a/b/none; mkdir dst
 cat > conf <<END
 use chroot = no
 [m]
@@ -52,7 +52,7 @@ until_up rsync $at
 rsync $at
 rsync -a src/ $at/m/; echo "status $?"
 (cd dst && find . -type f -printf '%p %s %m\n' | sort); stat -c %Y dst/a/3; readlink dst/l
-seq 5 >> src/a/2; rm src/a/1; touch -d @1100000000 src/a/3
+seq 5 >> src/a/2; rm src/a/1; touch -d @1100000000 src/a/2 src/a/3
 rsync -aiO --delete src/ $at/m/ | sort; echo "status $?"
 rsync -a $at/m/ back/; diff -r --no-dereference src back; echo "same $?"
 rsync -a $at/none/ back/ 2> err; echo "status $?"; grep -c 'Unknown module' err
@@ -72,6 +72,27 @@ screen -S one -p 0 -X hardcopy $PWD/copy; wait_for copy; grep -c '^visible' copy
 screen -S one -X quit; echo "status $?"
 i=0; while screen -ls > list; do i=$((i + 1)); [ $i -lt 100 ] || exit 9; sleep 0.1; done
 sed 's/ in .*//' list
+"""
+
+TMUX = UNTIL + r"""
+export TMUX_TMPDIR=$PWD/t TERM=vt100 SHELL=/bin/sh; mkdir -m 700 t
+shows() { tmux capture-pane -p -t "$1" | grep -q "$2"; }
+tmux -f /dev/null new-session -d -s x -x 60 -y 10 'exec sh'; echo "status $?"
+until_up test -S t/tmux-*/default
+tmux send-keys -t x 'echo $((6 * 7))' Enter; until_up shows x '^42'
+tmux capture-pane -p -t x | grep -m1 '^42'
+tmux split-window -t x 'seq 3; read line; echo "$line" > two; read end'; until_up shows x.1 '^3'
+tmux list-panes -t x -F '#{pane_index} #{pane_width}x#{pane_height} #{pane_dead}'
+tmux capture-pane -p -t x.1 | head -n 3
+tmux send-keys -t x.1 'to the pane' Enter; until_up test -s two; cat two
+tmux new-window -d -t x -n second 'cat'; tmux list-windows -t x -F '#{window_index} #{window_name}'
+tmux set-buffer 'a buffer'; tmux paste-buffer -t x:second; until_up shows x:second '^a buffer'
+attached() { [ "$(tmux list-clients | wc -l)" = 1 ]; }
+script -qec 'stty rows 10 cols 60; tmux attach -t x' log < /dev/null > /dev/null & p=$!
+until_up attached; tmux detach-client -s x; wait $p; echo "client $?"; grep -c detached log
+tmux kill-server; echo "status $?"
+gone() { ! tmux list-sessions; }
+until_up gone; tmux list-sessions 2>&1 | sed 's/ on .*//'
 """
 
 NODE = UNTIL + r"""
@@ -166,7 +187,8 @@ def disk_of_servers(texts):
     tree = image.Tree()
     for top in python_libraries():
         add_directory(tree, top, PYTHON_LEFT_OUT)
-    for top in ("/lib/terminfo", "/etc/terminfo"):
+    # tmux wants a locale of UTF-8.
+    for top in ("/lib/terminfo", "/etc/terminfo", "/usr/lib/locale/C.utf8"):
         if os.path.isdir(top):
             add_directory(tree, top)
     for path in ("/etc/shells", "/etc/nsswitch.conf", *glob.glob("/lib/x86_64-linux-gnu/libnss_*")):
@@ -185,8 +207,8 @@ def servers(disk_of_servers):
 
 
 @pytest.mark.parametrize("script, needs", [
-    (RSYNC, ["rsync"]), (SCREEN, ["screen"]), (NODE, ["node", "curl"]),
-], ids=["rsync", "screen", "node"])  # fmt: skip
+    (RSYNC, ["rsync"]), (SCREEN, ["screen"]), (TMUX, ["tmux", "script"]), (NODE, ["node", "curl"]),
+], ids=["rsync", "screen", "tmux", "node"])  # fmt: skip
 def test_a_server(servers, texts, where, script, needs):  # noqa: F811
     for program in needs:
         require(program)
@@ -268,12 +290,8 @@ def test_nginx_under_ab(published):
     url = f"http://127.0.0.1:{port}/1"
     size = sum(len(f"{n}\n") for n in range(1, 3001))
     wait_for(lambda: len(on_the_host("curl", "-s", url)) == size)
-    for options in (["-n", "300", "-c", "10"], ["-n", "1000", "-c", "20", "-k"]):
-        got = on_the_host("ab", "-q", "-s", "120", *options, url)
-        lines = dict(line.split(":", 1) for line in got.splitlines() if ":" in line)
-        assert lines["Complete requests"].split() == [options[1]], got
-        assert lines["Failed requests"].split() == ["0"], got
-        assert lines["HTML transferred"].split()[0] == str(int(options[1]) * size), got
+    under_ab(url, size, "-n", "300", "-c", "10")
+    under_ab(url, size, "-n", "1000", "-c", "20", "-k")
     assert end(server) == 0
 
 
