@@ -3,8 +3,8 @@
 
 What stays on one processor is counted in instructions (-icount) and in time; requests and bytes to
 the host go over virtio-net and QEMU's user network on both sides; between two processors Tessera's
-TCP goes over RDMA, and that of two Linux guests over virtio-net. redis-benchmark is measured where
-the host has it. Every figure is the median of the repetitions.
+TCP goes over RDMA, and that of two Linux guests over virtio-net. redis-benchmark and iperf3, as the
+host has them, are measured where it does. Every figure is the median of the repetitions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import pathlib
 import re
 import shutil
+import socket
 import statistics
 import subprocess
 
@@ -49,10 +50,10 @@ class Sizes:
 # Linux.
 
 
-def _redis_files() -> dict:
-    """What the programs of redis need, as members of an archive."""
+def _files_of(programs: tuple[str, ...]) -> dict:
+    """What these programs of the host need, as members of an archive."""
     tree = boot.image.Tree()
-    for name in REDIS:
+    for name in programs:
         tree.add_program(shutil.which(name))
     # The guest has /lib, a link to usr/lib on the host, as a directory.
     links = {path: target for path, target in tree.links.items() if path.count("/") > 1}
@@ -60,25 +61,26 @@ def _redis_files() -> dict:
     return {path.lstrip("/"): body for path, body in (files | links).items()}
 
 
-def _linux_files(programs, redis: bool):
-    """Kernel and initial RAM disk of the Linux guests: the reference guests', and our program."""
+def _linux_files(programs, extra: tuple[str, ...] = ()):
+    """Kernel and initial RAM disk of the Linux guests: the reference guests', our program, and
+    others of the host.
+    """
     kernel, initrd = reference_image.build(
         boot.BUILD / "reference" / "packages", boot.BUILD / "reference" / "image"
     )
     tree = {"bin/sockops": (programs / "glibc-static" / "sockops").read_bytes()}
-    if redis:
-        tree |= _redis_files()
+    tree |= _files_of(extra)
     out = boot.BUILD / "bench"
     out.mkdir(parents=True, exist_ok=True)
-    both = out / ("redis.initrd" if redis else "sockets.initrd")
+    both = out / f"{extra[0] if extra else 'sockets'}.initrd"
     both.write_bytes(initrd.read_bytes() + reference_image.cpio(tree))
     return kernel, both
 
 
 @contextlib.contextmanager
-def _linux(programs, icount: bool = False, redis: bool = False):
+def _linux(programs, icount: bool = False, extra: tuple[str, ...] = ()):
     """One Linux guest, alone, with virtio-net on QEMU's user network: what runs a command there."""
-    kernel, initrd = _linux_files(programs, redis)
+    kernel, initrd = _linux_files(programs, extra)
     work = boot.BUILD / "bench"
     guest = reference_cluster.Guest(0, kernel, initrd, work, None, None, MEMORY_MB, 1,
                                     HCA_MODULES, user_net=True, icount=icount)  # fmt: skip
@@ -256,7 +258,7 @@ def _counts(running, run, command: str, per: float) -> dict[str, float]:
 
 def _far(programs, disk, sizes: Sizes, repeat: int, row) -> list:
     """Between two processors, beside two Linux guests."""
-    kernel, initrd = _linux_files(programs, False)
+    kernel, initrd = _linux_files(programs)
     ours, linux = [], []
     asks = f"sockops asks 127.0.0.1 {PORT} {sizes.requests}"
     bulk = f"sockops bytes 127.0.0.1 {PORT} {sizes.mib}"
@@ -284,11 +286,51 @@ def _far(programs, disk, sizes: Sizes, repeat: int, row) -> list:
     return rows
 
 
-def _redis(programs, sizes: Sizes, repeat: int, row) -> list:
-    """GET over loopback; the same server and client on both."""
-    for name in REDIS:
+def _require(*programs: str) -> None:
+    for name in programs:
         if not shutil.which(name):
             raise RuntimeError(f"{name} is not on this host")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
+
+
+def _iperf3(programs, sizes: Sizes, repeat: int, row) -> list:
+    """Debian's iperf3 in the guests, and its server on the host."""
+    _require("iperf3")
+    disk = _disk(programs, (shutil.which("iperf3"),), "sockets-iperf3")
+    port = _free_port()
+    ask = f"cd /tmp; PATH=$PATH:/usr/bin:/bin; iperf3 -c {HOST} -p {port}"
+    first = _until(f"{ask} -n 100K")
+    got = re.compile(r"([\d.]+) Mbits/sec\s+receiver")
+    ways = {"to the host": "", "from the host": "-R"}
+    ours, linux = ({way: [] for way in ways} for _ in range(2))
+    server = subprocess.Popen(["iperf3", "-s", "-B", "127.0.0.1", "-p", str(port)],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # fmt: skip
+    try:
+        with _linux(programs, extra=("iperf3",)) as run_linux, \
+             _tessera(disk, "iperf3", "--net", "user") as (_, run):  # fmt: skip
+            run(first)
+            run_linux(first)
+            for _ in range(repeat):
+                for way, option in ways.items():
+                    command = f"{ask} -n {sizes.mib}M -f m {option}"
+                    for kept, guest in ((ours, run), (linux, run_linux)):
+                        kept[way].append(float(got.search(guest(command))[1]) / 8)
+    finally:
+        server.kill()
+        server.wait()
+    return [row(f"iperf3, TCP {way}", "MB/s", statistics.median(ours[way]),
+                statistics.median(linux[way]), "a Linux guest, virtio-net as well", 1.0,
+                {"ours": ours[way], "linux": linux[way]}, must=0.6, more=True)
+            for way in ways]  # fmt: skip
+
+
+def _redis(programs, sizes: Sizes, repeat: int, row) -> list:
+    """GET over loopback; the same server and client on both."""
+    _require(*REDIS)
     disk = _disk(programs, tuple(shutil.which(name) for name in REDIS), "sockets-redis")
     command = (
         "cd /tmp; PATH=/bin:/usr/bin; "
@@ -298,7 +340,7 @@ def _redis(programs, sizes: Sizes, repeat: int, row) -> list:
     )
     rate = lambda text: float(re.search(r'^"GET","([\d.]+)"', text, re.M)[1])  # noqa: E731
     ours, linux = [], []
-    with _tessera(disk, "redis") as (_, run), _linux(programs, redis=True) as run_linux:
+    with _tessera(disk, "redis") as (_, run), _linux(programs, extra=REDIS) as run_linux:
         for _ in range(repeat):
             ours.append(rate(run(command)))
             linux.append(rate(run_linux(command)))
@@ -319,4 +361,5 @@ def parts(programs, repeat: int, quick: bool, row) -> list:
         ("to the host", lambda: _to_host(programs, disk, sizes, repeat, row)),
         ("between processors", lambda: _far(programs, disk, sizes, repeat, row)),
         ("redis", lambda: _redis(programs, sizes, repeat, row)),
+        ("iperf3", lambda: _iperf3(programs, sizes, repeat, row)),
     ]
