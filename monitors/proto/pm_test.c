@@ -332,6 +332,14 @@ FIXED_SAMPLE(pp_port, { .id = 9,
 			.backlog = 7,
 			.flags = PP_V6ONLY })
 FIXED_SAMPLE(pp_unport, { .id = 9 })
+FIXED_SAMPLE(pp_options, { .conn = 9,
+			   .user_timeout_ms = 30000,
+			   .keep_idle_s = 7200,
+			   .keep_interval_s = 75,
+			   .keep_count = 9,
+			   .ttl = 64,
+			   .tos = 16,
+			   .flags = PP_NODELAY | PP_KEEPALIVE })
 FIXED_SAMPLE(pp_datagram_req, { .port_id = 9,
 				.vnode = 1,
 				.len = PP_DATAGRAM_MAX,
@@ -524,6 +532,7 @@ static ssize_t (*const samples[])(void) = {
 	sample_pp_unport,
 	sample_pp_datagram_req,
 	sample_pp_gateway_req,
+	sample_pp_options,
 };
 static_assert(ARRAY_SIZE(samples) == ARRAY_SIZE(recoders), "a message has no sample");
 
@@ -608,6 +617,16 @@ static const struct rejection {
 	{ "pp_port", 14, 2, 0 }, /* port */
 	{ "pp_port", 36, 4, 2 }, /* flags */
 	{ "pp_unport", 0, 8, 0 },
+	{ "pp_options", 0, 8, 0 },          /* no connection */
+	{ "pp_options", 8, 4, UINT32_MAX }, /* a time that setsockopt() refuses */
+	{ "pp_options", 12, 2, 0 },
+	{ "pp_options", 12, 2, 32768 },
+	{ "pp_options", 14, 2, 0 },
+	{ "pp_options", 16, 1, 0 },
+	{ "pp_options", 16, 1, 128 },
+	{ "pp_options", 17, 1, 0 },     /* TTL */
+	{ "pp_options", 19, 1, 4 },     /* flags */
+	{ "pp_options", 20, 4, 1 },     /* reserved */
 	{ "pp_datagram_req", 8, 4, 0 }, /* no vNode */
 	{ "pp_datagram_req", 12, 4, PP_DATAGRAM_MAX + 1 },
 	{ "pp_datagram_req", 16, 2, 0 }, /* no port */

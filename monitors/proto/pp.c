@@ -60,6 +60,20 @@ CODEC_FIXED(pp_reset, PP_RESET_FIELDS, codec_any)
 
 CODEC_FIXED(pp_opened, PP_OPENED_FIELDS, codec_any)
 
+#define PP_OPTIONS_FIELDS(F)                                                                  \
+	F(id64, conn), F(u32, user_timeout_ms), F(u16, keep_idle_s), F(u16, keep_interval_s), \
+		F(u8, keep_count), F(u8, ttl), F(u8, tos), F(u8, flags), F(zero32, reserved)
+
+/* As setsockopt() takes them. */
+static bool options_are_valid(const struct pp_options *o)
+{
+	return o->user_timeout_ms <= INT32_MAX && o->keep_idle_s && o->keep_idle_s <= INT16_MAX &&
+	       o->keep_interval_s && o->keep_interval_s <= INT16_MAX && o->keep_count &&
+	       o->keep_count <= INT8_MAX && o->ttl && !(o->flags & ~(uint32_t)PP_OPTION_ALL);
+}
+
+CODEC_FIXED(pp_options, PP_OPTIONS_FIELDS, options_are_valid)
+
 /* --- AF_UNIX -------------------------------------------------------------------------------- */
 
 /* One way to write a name: nothing lies behind it. */

@@ -53,6 +53,7 @@ RECODE_FIXED(pp_data_rep)
 RECODE_FIXED(pp_window)
 RECODE_FIXED(pp_reset)
 RECODE_FIXED(pp_opened)
+RECODE_FIXED(pp_options)
 RECODE_FIXED(pp_unix_connect_req)
 RECODE_FIXED(pp_unix_connect_rep)
 RECODE_FIXED(pp_unix_datagram_req)
@@ -192,4 +193,5 @@ static const struct {
 	{ "pp_unport", recode_pp_unport },
 	{ "pp_datagram_req", recode_pp_datagram_req },
 	{ "pp_gateway_req", recode_pp_gateway_req },
+	{ "pp_options", recode_pp_options },
 };

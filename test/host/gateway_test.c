@@ -377,6 +377,63 @@ static void the_outside_connects(struct ktest *t)
 	run(t, dialling_server, listening_client);
 }
 
+/* --- options ------------------------------------------------------------------------------ */
+
+static void wait_option(struct ktest *t, enum tcpip_option option, uint32_t value)
+{
+	for (int i = 0; i < 5000 && outside_option(option) != value; i++)
+		pause_us(1000);
+	EXPECT_EQ(t, outside_option(option), value);
+}
+
+static void options_server(struct ktest *t)
+{
+	start(t);
+	sim_cmd("barrier 1 2");
+	wait_option(t, TCPIP_USER_TIMEOUT_MS, 1234);
+	wait_option(t, TCPIP_KEEPALIVE, 1);
+	wait_option(t, TCPIP_KEEP_IDLE_S, 60);
+	wait_option(t, TCPIP_TTL, 9);
+	wait_option(t, TCPIP_NODELAY, 0);
+	sim_cmd("barrier 2 2");
+	wait_option(t, TCPIP_USER_TIMEOUT_MS, 4321);
+	wait_option(t, TCPIP_NODELAY, 1);
+	sim_cmd("barrier 3 2");
+	sim_cmd("barrier 8 2");
+	relays_gone(t);
+}
+
+static int set_option(struct socket *s, int level, int option, int value)
+{
+	return s->ops->setsockopt(s, level, option, &value, sizeof(value));
+}
+
+static void options_client(struct ktest *t)
+{
+	const struct sock_addr to = outside(10, OUT_ECHO);
+	struct socket *s;
+
+	joined(t);
+	s = socket_create(&tcp_ops, AF_INET, SOCK_STREAM, SOL_TCP);
+	s->options |= SOCKET_KEEPALIVE;
+	EXPECT_EQ(t, set_option(s, SOL_TCP, TCP_USER_TIMEOUT, 1234), 0);
+	EXPECT_EQ(t, set_option(s, SOL_TCP, TCP_KEEPIDLE, 60), 0);
+	EXPECT_EQ(t, set_option(s, SOL_IP, IP_TTL, 9), 0);
+	EXPECT_EQ(t, s->ops->connect(s, &to, false), 0);
+	sim_cmd("barrier 2 2");
+	EXPECT_EQ(t, set_option(s, SOL_TCP, TCP_USER_TIMEOUT, 4321), 0);
+	EXPECT_EQ(t, set_option(s, SOL_TCP, TCP_NODELAY, 1), 0);
+	sim_cmd("barrier 3 2");
+	socket_drop(s);
+	left(t);
+}
+
+/* The gateway's end of a connection has the options of the program's. */
+static void options_go_to_the_gateway(struct ktest *t)
+{
+	run(t, options_server, options_client);
+}
+
 /* --- datagrams ---------------------------------------------------------------------------- */
 
 static const size_t sizes[] = { 0, 1, 1000, PP_DATAGRAM_INLINE, PP_DATAGRAM_INLINE + 1, 65507 };
@@ -777,6 +834,17 @@ static int say_port(uint64_t id, uint32_t vnode, uint16_t kind, uint8_t last)
 	return say(RPC_CLASS_CONTROL, PP_PORT, &w, sizeof(w));
 }
 
+static int say_options(uint64_t conn)
+{
+	const struct pp_options o = {
+		.conn = conn, .keep_idle_s = 1, .keep_interval_s = 1, .keep_count = 1, .ttl = 1
+	};
+	struct pp_options_wire w;
+
+	pp_options_encode(&o, &w);
+	return say(RPC_CLASS_CONTROL, PP_OPTIONS, &w, sizeof(w));
+}
+
 static int say_datagram(uint64_t port_id, uint32_t vnode, uint8_t net, uint32_t len, uint32_t told)
 {
 	const struct pp_datagram_req req = {
@@ -822,6 +890,8 @@ static void hostile_client(struct ktest *t)
 	}
 	pp_opened_encode(&opened, &w);
 	EXPECT_EQ(t, say(RPC_CLASS_CONTROL, PP_OPENED, &w, sizeof(w)), -ECONNRESET);
+	EXPECT_EQ(t, say(RPC_CLASS_CONTROL, PP_OPTIONS, "short", 5), -EMSGSIZE);
+	EXPECT_EQ(t, say_options(77), -ECONNRESET);
 	EXPECT_EQ(t, say_port(1, 9, PP_UDP, 15), -EACCES);
 	EXPECT_EQ(t, say_port(1, OTHER_VNODE, PP_UDP, 15), -EACCES);
 	EXPECT_EQ(t, say_port(1, PROTO_VNODE_ROOT, PP_UDP, 0), -EADDRNOTAVAIL);  /* 127.0.0.1 */
@@ -868,6 +938,7 @@ static const struct ktest_case cases[] = {
 	KTEST(what_the_outside_says_is_told),
 	KTEST(a_close_reaches_the_outside),
 	KTEST(the_outside_connects),
+	KTEST(options_go_to_the_gateway),
 	KTEST(datagrams_go_both_ways),
 	KTEST(processors_send_each_other_datagrams),
 	KTEST(a_gateway_dies),

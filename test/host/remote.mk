@@ -5,7 +5,7 @@ remote-folders := net/rpc
 remote-objs    = monitors/processor/account/account.o \
 	$(addprefix monitors/processor/socket/,cmsg.o cmsg_decode.o inet.o inet_port.o ioctl.o \
 	queue.o remote_buf.o remote_conn.o remote_connect.o remote_net.o remote_ops.o \
-	remote_records.o scm.o \
+	remote_options.o remote_records.o scm.o \
 	socket.o stream.o tcp.o tcp_cork.o tcp_info.o tcp_urgent.o unix.o unix_dgram.o unix_far.o \
 	unix_far_net.o unix_name.o unix_remote.o unix_remote_net.o walk.o) \
 	monitors/processor/vfs/uio.o monitors/proto/pp.o monitors/proto/types.o \

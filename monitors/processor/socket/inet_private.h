@@ -59,6 +59,8 @@ struct inet_socket {
 	uint32_t changed;              /* atomic: enum inet_changed: of those options */
 	struct list_head errors;       /* socket.lock: struct sock_msg: inet_errors.c */
 	uint64_t errors_cost;          /* socket.lock; poll reads it */
+	/* atomic: of a relay's inner socket: how often options came for it, from 1; else 0 */
+	uint32_t relayed;
 };
 
 static inline struct inet_socket *inet_of(struct socket *s)
@@ -177,6 +179,8 @@ struct socket *outside_make_internal(struct tcpip_conn *c, const struct inet_nam
 void outside_unmake(struct socket *s);
 /* A program got @s, which may be any TCP socket, by accept(). */
 void outside_accepted(struct socket *s);
+/* @s, whose peer is outside, has the options of @from from now on, and the stack hears so. */
+void outside_take_options(struct socket *s, const struct socket *from);
 
 /* --- outside_port.c: ports that are visible outside ----------------------------------- */
 

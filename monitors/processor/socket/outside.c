@@ -399,6 +399,21 @@ static uint64_t outside_inq(struct socket *s)
 	return h.readable;
 }
 
+void outside_take_options(struct socket *s, const struct socket *from)
+{
+	struct tcpip_conn *c = s->ops == &outside_ops ? conn_of(s) : NULL;
+	const struct inet_socket *u = container_of(from, struct inet_socket, s);
+	const bool alive = socket_option(from, SOCKET_KEEPALIVE);
+
+	for (size_t i = 0; i < ARRAY_SIZE(u->options); i++)
+		WRITE_ONCE(inet_of(s)->options[i], READ_ONCE(u->options[i]));
+	if (!c)
+		return;
+	tcpip_set_option(c, TCPIP_KEEPALIVE, alive);
+	for (size_t i = 0; i < ARRAY_SIZE(passed); i++)
+		pass_option(s, c, i);
+}
+
 static int outside_setsockopt(struct socket *s, int level, int option, const void *val,
 			      uint32_t len)
 {

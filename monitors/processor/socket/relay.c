@@ -73,6 +73,7 @@ struct relay {
 	enum relay_state state;      /* lock */
 	bool watched;                /* lock */
 	struct socket *in, *out;     /* lock; NULL: not there yet, or not any more */
+	uint32_t options;            /* lock: inet_socket.relayed of @in that @out knows */
 	struct flow outward, inward; /* lock */
 };
 
@@ -415,6 +416,7 @@ static int connect_locked(struct relay *r, const struct remote_request *req, uin
 	r->in = make_socket(&req->to, &req->from);
 	if (!r->out || !r->in)
 		return -ENOBUFS;
+	inet_of(r->in)->relayed = r->options = 1;
 	r->out->state = SOCKET_BUSY;
 	err = outside_connect(r->out, &req->to, true);
 	if (err && err != -EINPROGRESS)
@@ -500,6 +502,7 @@ static void start_locked(struct relay *r) __must_hold(&r->lock)
 	assert_mutex_held(&r->lock);
 	r->in = make_socket(&u->remote, &u->local);
 	if (r->in) {
+		inet_of(r->in)->relayed = r->options = 1;
 		r->in->state = SOCKET_BUSY;
 		r->state = RELAY_ACCEPTING;
 		watch_locked(r);
@@ -527,11 +530,27 @@ static void accept_locked(struct relay *r) __must_hold(&r->lock)
 	}
 }
 
+/* The program has set options. */
+static void options_locked(struct relay *r) __must_hold(&r->lock)
+{
+	uint32_t n;
+
+	assert_mutex_held(&r->lock);
+	if (!r->in || !r->out)
+		return;
+	n = __atomic_load_n(&inet_of(r->in)->relayed, __ATOMIC_ACQUIRE);
+	if (n == r->options)
+		return;
+	r->options = n;
+	outside_take_options(r->out, r->in);
+}
+
 static void work_fn(struct work *w)
 {
 	struct relay *r = container_of(w, struct relay, work);
 
 	mutex_lock(&r->lock);
+	options_locked(r);
 	if (r->state == RELAY_OPENING)
 		open_locked(r);
 	if (r->state == RELAY_STARTING)

@@ -595,10 +595,25 @@ void remote_consumed(struct remote_conn *c, struct socket *s)
 
 /* --- the worker ------------------------------------------------------------------------- */
 
+/* @s is put. */
+static void tell_options(struct remote_conn *c, struct socket *s)
+{
+	const int err = remote_net_options(c, s);
+
+	socket_put(s);
+	if (!remote_is_passing(err))
+		return;
+	spin_lock(&c->lock);
+	c->options_due = true;
+	spin_unlock(&c->lock);
+	remote_later(c, REMOTE_PAUSE_NS);
+}
+
 static void work_fn(struct work *w)
 {
 	struct remote_conn *c = container_of(w, struct remote_conn, work);
 	bool do_ask, do_window, do_reset, do_opened;
+	struct socket *options_of = NULL;
 	uint8_t addr[16];
 	uint64_t limit;
 	int status;
@@ -614,7 +629,14 @@ static void work_fn(struct work *w)
 	memcpy(addr, c->opened_addr, sizeof(addr));
 	limit = c->rx_limit;
 	c->ask_due = c->window_due = c->reset_due = c->opened_due = false;
+	if (c->options_due && c->peer_id && c->state != REMOTE_GONE && c->s) {
+		options_of = c->s;
+		socket_get(options_of);
+		c->options_due = false;
+	}
 	spin_unlock(&c->lock);
+	if (options_of)
+		tell_options(c, options_of);
 	if (do_opened && remote_is_passing(remote_net_opened(c, status, addr))) {
 		spin_lock(&c->lock);
 		c->opened_due = true;

@@ -167,6 +167,8 @@ static int begin(struct socket *s, uint32_t node, uint32_t incarn, bool outside)
 	__atomic_store_n(&s->state, SOCKET_CONNECTING, __ATOMIC_RELEASE);
 	spin_unlock(&s->lock);
 	counter_inc(&remote_connects);
+	if (outside)
+		remote_options_begin(s); /* told when the gateway has answered */
 	remote_ask(c);
 	return 0;
 }
@@ -318,7 +320,11 @@ int remote_accept(const struct remote_request *r, uint64_t *id, uint64_t *limit)
 	}
 	tcp_inherit(child, l, &r->to, &r->from);
 	inet_enter(child);
+	socket_get(child);
 	err = remote_offer(l, child, &remote_tcp, r, id, limit);
+	if (!err)
+		remote_options_begin(child);
+	socket_put(child);
 	socket_put(l);
 	return err;
 }

@@ -206,6 +206,20 @@ int remote_net_opened(struct remote_conn *c, int status, const uint8_t addr[16])
 	return remote_net_submit(c, call);
 }
 
+int remote_net_options(struct remote_conn *c, struct socket *s)
+{
+	struct pp_options options = { .conn = c->peer_id };
+	struct pp_options_wire w;
+	struct rpc_call *call;
+
+	remote_options_of(s, &options);
+	pp_options_encode(&options, &w);
+	call = rpc_call_create(c->peer, RPC_CLASS_CONTROL, PP_OPTIONS, &w, sizeof(w));
+	if (call)
+		call->release = told;
+	return remote_net_submit(c, call);
+}
+
 /* --- requests of other processors ------------------------------------------------------------ */
 
 int remote_check_vnode(uint32_t vnode, uint32_t node)
@@ -367,12 +381,31 @@ static enum rpc_handler_result handle_opened(struct rpc_request *req, void *arg)
 	return RPC_DONE;
 }
 
+static enum rpc_handler_result handle_options(struct rpc_request *req, void *arg)
+{
+	struct remote_message m = { .node = rpc_request_peer(req),
+				    .incarn = rpc_request_incarn(req) };
+	struct pp_options_wire w;
+	struct pp_options in;
+	uint32_t len;
+	int err = rpc_request_copy(req, &w, sizeof(w), &len);
+
+	if (!err)
+		err = pp_options_decode(&w, len, &in);
+	if (!err) {
+		m.conn = in.conn;
+		err = remote_take_options(&m, &in);
+	}
+	rpc_reply(req, err, NULL, 0);
+	return RPC_DONE;
+}
+
 #define FROM RPC_HANDLER_FROM_PROCESSOR
 
 /*
  * The sender may be gone: membership says so soon, and then its connections are reset. All race
  * with the end of the connection; twice: two connections (so it is executed once), the second is
- * refused (likewise), the same, the same, the second is refused and changes nothing.
+ * refused (likewise), the same, the same, the second is refused and changes nothing, the same.
  */
 static const struct rpc_handler handlers[] = {
 	{ PP_CONNECT, FROM, "socket-connect", handle_connect },
@@ -382,6 +415,7 @@ static const struct rpc_handler handlers[] = {
 	{ PP_RESET, FROM | RPC_HANDLER_INLINE | RPC_HANDLER_IDEMPOTENT, "socket-reset",
 	  handle_reset },
 	{ PP_OPENED, FROM | RPC_HANDLER_IDEMPOTENT, "socket-opened", handle_opened },
+	{ PP_OPTIONS, FROM | RPC_HANDLER_IDEMPOTENT, "socket-options", handle_options },
 };
 
 int remote_net_init(void)

@@ -153,6 +153,7 @@ struct remote_conn {
 	bool deaf_wanted, deaf_in_flight, deaf_sent;     /* lock: it reads no more, yet is open */
 	struct remote_records records;                   /* of the message being received */
 	bool ask_due, window_due, reset_due, opened_due; /* lock: for the worker */
+	bool options_due;                                /* lock: the same */
 	bool opened;             /* lock: the outside has taken it, before the gateway's answer */
 	int opened_status;       /* lock: what to tell of it */
 	uint8_t opened_addr[16]; /* lock: the same */
@@ -270,6 +271,7 @@ int remote_net_data(struct remote_conn *c, struct remote_buf *b, uint32_t off, u
 int remote_net_window(struct remote_conn *c, uint64_t limit) __must_check;
 int remote_net_reset(struct remote_conn *c) __must_check;
 int remote_net_opened(struct remote_conn *c, int status, const uint8_t addr[16]) __must_check;
+int remote_net_options(struct remote_conn *c, struct socket *s) __must_check;
 /* Submit @call on behalf of @c, which it holds until its release(), as its argument. */
 int remote_net_submit(struct remote_conn *c, struct rpc_call *call) __must_check;
 int remote_net_init(void) __must_check;
@@ -307,3 +309,16 @@ int remote_window(const struct remote_message *m) __must_check;
 int remote_reset(const struct remote_message *m) __must_check;
 /* May sleep. @status: 0 or a negative errno. */
 int remote_opened(const struct remote_message *m, int status, const uint8_t addr[16]) __must_check;
+
+/* --- remote_options.c ------------------------------------------------------------------- */
+
+struct pp_options;
+/* The options of @s that the gateway is told of; the connection's id is left alone. */
+void remote_options_of(struct socket *s, struct pp_options *out);
+/* @s has got a connection: the gateway hears of them, if they are not as at first. */
+void remote_options_begin(struct socket *s);
+/* As operations of a socket. */
+int remote_setsockopt(struct socket *s, int level, int option, const void *val, uint32_t len);
+void remote_option_changed(struct socket *s, int option);
+/* At the gateway. -ECONNRESET: there is no such connection; -EPROTO: it is no relay's. */
+int remote_take_options(const struct remote_message *m, const struct pp_options *o) __must_check;

@@ -28,6 +28,7 @@ enum pp_opcode {
 	PP_UNIX_CONNECT = 0x0809,  /* to an AF_UNIX socket that listens */
 	PP_UNIX_DATAGRAM = 0x080a, /* to an AF_UNIX datagram socket */
 	PP_UNIX_ROOM = 0x080b,     /* one has room again that had none */
+	PP_OPTIONS = 0x080c,       /* to the gateway: options of a connection with the outside */
 };
 static_assert(PP_CONNECT == PROTO_FIRST_OPCODE(PROTO_PP), "opcodes are ABI");
 
@@ -147,6 +148,33 @@ struct pp_opened {
 	uint64_t conn;
 	int status;
 	uint8_t addr[16];
+};
+
+enum pp_option_flags {
+	PP_NODELAY = 1,
+	PP_KEEPALIVE = 2,
+	PP_OPTION_ALL = 3,
+};
+
+struct pp_options_wire {
+	le64_t conn; /* the receiver's end */
+	le32_t user_timeout_ms;
+	le16_t keep_idle_s; /* not 0, as the next two */
+	le16_t keep_interval_s;
+	uint8_t keep_count;
+	uint8_t ttl;   /* or hop limit of IPv6; not 0 */
+	uint8_t tos;   /* or traffic class */
+	uint8_t flags; /* enum pp_option_flags */
+	le32_t reserved;
+};
+static_assert(sizeof(struct pp_options_wire) == 24, "PP_OPTIONS is ABI");
+/* Errors: -ECONNRESET: there is no such connection; -EPROTO: it is none with the outside. */
+
+struct pp_options {
+	uint64_t conn;
+	uint32_t user_timeout_ms;
+	uint16_t keep_idle_s, keep_interval_s;
+	uint8_t keep_count, ttl, tos, flags;
 };
 
 #define PP_INTERFACES_MAX 16u
@@ -400,6 +428,8 @@ void pp_window_encode(const struct pp_window *m, struct pp_window_wire *w);
 int pp_window_decode(const void *buf, size_t len, struct pp_window *out) __must_check;
 void pp_reset_encode(const struct pp_reset *m, struct pp_reset_wire *w);
 int pp_reset_decode(const void *buf, size_t len, struct pp_reset *out) __must_check;
+void pp_options_encode(const struct pp_options *m, struct pp_options_wire *w);
+int pp_options_decode(const void *buf, size_t len, struct pp_options *out) __must_check;
 void pp_opened_encode(const struct pp_opened *m, struct pp_opened_wire *w);
 int pp_opened_decode(const void *buf, size_t len, struct pp_opened *out) __must_check;
 ssize_t pp_gateway_req_encode(const struct pp_gateway_req *m, void *buf, size_t cap) __must_check;
