@@ -9,7 +9,6 @@
 
 #define REQUEST_SHARE 8u /* the shortest request is this part of a slice */
 #define BEHIND_MOST   4  /* slices by which a joining thread may have had too much */
-#define ZERO_MOST     (1LL << 30)
 
 static struct fair_entity *entity_of(struct rb_node *node)
 {
@@ -328,7 +327,7 @@ void fair_set_weight(struct fair_queue *q, struct fair_entity *e, uint32_t weigh
 
 /* --- running ------------------------------------------------------------------------------- */
 
-void fair_charge(struct fair_queue *q, uint64_t ns)
+void fair_charge_any(struct fair_queue *q, uint64_t ns)
 {
 	struct fair_entity *e = q->curr;
 
@@ -350,11 +349,11 @@ void fair_charge(struct fair_queue *q, uint64_t ns)
 		e->deadline = e->age + virtual_of(e, e->request_ns);
 		q->is_due = true;
 	}
-	if (unlikely(e->age - q->zero > ZERO_MOST))
+	if (unlikely(e->age - q->zero > FAIR_ZERO_MOST))
 		move_zero(q, mean_age(q));
 }
 
-uint64_t fair_left_ns(const struct fair_queue *q)
+uint64_t fair_left_any(const struct fair_queue *q)
 {
 	const struct fair_entity *e = q->curr;
 	const uint64_t left = (uint64_t)(e->deadline - e->age);

@@ -95,7 +95,7 @@ void resched_cpu(unsigned int cpu)
 /* --- time ---------------------------------------------------------------------------------- */
 
 /* Charge the running thread for its time up to @now. */
-static void account(struct runqueue *rq, uint64_t now) __must_hold(&rq->lock)
+static __always_inline void account(struct runqueue *rq, uint64_t now) __must_hold(&rq->lock)
 {
 	struct thread *curr = rq->curr;
 	struct fair_queue *q = &rq->fair[curr->prio];
@@ -122,8 +122,8 @@ static void account(struct runqueue *rq, uint64_t now) __must_hold(&rq->lock)
  * When to look again which thread is to run: there is a time only while one waits that might be the
  * better one then.
  */
-static void update_slice(struct runqueue *rq, const struct thread *running, uint64_t now)
-	__must_hold(&rq->lock)
+static __always_inline void update_slice(struct runqueue *rq, const struct thread *running,
+					 uint64_t now) __must_hold(&rq->lock)
 {
 	const unsigned int prio = running->prio;
 	uint64_t ns = UINT64_MAX;

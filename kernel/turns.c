@@ -78,7 +78,7 @@ static uint64_t until_paid(int64_t owed_ns)
 	return (uint64_t)(owed_ns / (TURNS_PART - 1) + 1);
 }
 
-uint64_t turns_left_ns(const struct turns *t, unsigned int running, uint32_t waiting)
+uint64_t turns_left_any(const struct turns *t, unsigned int running, uint32_t waiting)
 {
 	uint64_t ns = UINT64_MAX;
 

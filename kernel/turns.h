@@ -62,5 +62,13 @@ static inline unsigned int turns_choose(const struct turns *t, uint32_t ready)
 
 /* Does a thread of class @running go on, although one of the higher class @woken is ready? */
 bool turns_keep(const struct turns *t, unsigned int running, unsigned int woken);
+/* turns_left_ns() of any class, whoever's turn it is. */
+uint64_t turns_left_any(const struct turns *t, unsigned int running, uint32_t waiting);
+
 /* ns until another class than @running may have its turn; UINT64_MAX: no turn is coming. */
-uint64_t turns_left_ns(const struct turns *t, unsigned int running, uint32_t waiting);
+static inline uint64_t turns_left_ns(const struct turns *t, unsigned int running, uint32_t waiting)
+{
+	if (likely(running == THREAD_PRIO_USER && !t->programs && !t->shares))
+		return UINT64_MAX;
+	return turns_left_any(t, running, waiting);
+}

@@ -29,11 +29,13 @@
  */
 #pragma once
 
+#include <lib/compiler.h>
 #include <lib/rbtree.h>
 #include <lib/types.h>
 
 #define FAIR_WEIGHT_MEAN 1024u /* of nice 0, and of kernel threads */
 #define FAIR_WEIGHT_IDLE 3u    /* of SCHED_IDLE, as in Linux */
+#define FAIR_ZERO_MOST   (1LL << 30) /* ages are no farther than that from a queue's zero */
 
 enum fair_order {
 	FAIR_SHARES,   /* by weight */
@@ -106,8 +108,8 @@ void fair_run(struct fair_queue *q, struct fair_entity *e);
 /* curr sleeps, or ends; there is none then. */
 void fair_sleep(struct fair_queue *q);
 
-/* curr has run for @ns. */
-void fair_charge(struct fair_queue *q, uint64_t ns);
+/* fair_charge() of any thread. */
+void fair_charge_any(struct fair_queue *q, uint64_t ns);
 /* Which one should run: of those that wait and curr; NULL if there is none at all. */
 struct fair_entity *fair_pick(struct fair_queue *q);
 /*
@@ -117,8 +119,8 @@ struct fair_entity *fair_pick(struct fair_queue *q);
 struct fair_entity *fair_yield(struct fair_queue *q);
 /* Should @e, which has just joined, run at once, in place of curr or of the one to be resumed? */
 bool fair_preempts(const struct fair_queue *q, const struct fair_entity *e);
-/* ns that curr may run before its request is used up, at weight and request of now. */
-uint64_t fair_left_ns(const struct fair_queue *q);
+/* fair_left_ns() of any thread. */
+uint64_t fair_left_any(const struct fair_queue *q);
 
 /* Change the weight of @e; it keeps what it is owed in real time, or its place in the fixed order.
    @waits: it is in the tree. */
@@ -135,6 +137,35 @@ struct fair_entity *fair_next(const struct fair_entity *e);
 static inline bool fair_is_fixed(const struct fair_entity *e)
 {
 	return e->fixed.order != FAIR_SHARES;
+}
+
+/* --- the most frequent of all: a thread of nice 0 whose request is not used up ---------------- */
+
+static inline bool fair_is_plain(const struct fair_entity *e)
+{
+	return likely(e->weight == FAIR_WEIGHT_MEAN && !fair_is_fixed(e));
+}
+
+/* curr has run for @ns. */
+static inline void fair_charge(struct fair_queue *q, uint64_t ns)
+{
+	struct fair_entity *e = q->curr;
+	const int64_t age = e->age + (int64_t)ns;
+
+	if (fair_is_plain(e) && likely(age < e->deadline && age - q->zero <= FAIR_ZERO_MOST)) {
+		e->burst_ns += ns;
+		e->age = age;
+		return;
+	}
+	fair_charge_any(q, ns);
+}
+
+/* ns that curr may run before its request is used up, at weight and request of now. */
+static inline uint64_t fair_left_ns(const struct fair_queue *q)
+{
+	const struct fair_entity *e = q->curr;
+
+	return fair_is_plain(e) ? (uint64_t)(e->deadline - e->age) : fair_left_any(q);
 }
 
 /*
