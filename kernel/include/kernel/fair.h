@@ -33,8 +33,8 @@
 #include <lib/rbtree.h>
 #include <lib/types.h>
 
-#define FAIR_WEIGHT_MEAN 1024u /* of nice 0, and of kernel threads */
-#define FAIR_WEIGHT_IDLE 3u    /* of SCHED_IDLE, as in Linux */
+#define FAIR_WEIGHT_MEAN 1024u       /* of nice 0, and of kernel threads */
+#define FAIR_WEIGHT_IDLE 3u          /* of SCHED_IDLE, as in Linux */
 #define FAIR_ZERO_MOST   (1LL << 30) /* ages are no farther than that from a queue's zero */
 
 enum fair_order {
