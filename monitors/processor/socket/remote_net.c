@@ -208,11 +208,22 @@ int remote_net_opened(struct remote_conn *c, int status, const uint8_t addr[16])
 
 int remote_net_options(struct remote_conn *c, struct socket *s)
 {
-	struct pp_options options = { .conn = c->peer_id };
+	struct remote_options o;
+	struct pp_options options;
 	struct pp_options_wire w;
 	struct rpc_call *call;
 
-	remote_options_of(s, &options);
+	remote_options_of(s, &o);
+	options = (struct pp_options){
+		.conn = c->peer_id,
+		.user_timeout_ms = o.user_timeout_ms,
+		.keep_idle_s = o.keep_idle_s,
+		.keep_interval_s = o.keep_interval_s,
+		.keep_count = o.keep_count,
+		.ttl = o.ttl,
+		.tos = o.tos,
+		.flags = (uint8_t)((o.nodelay ? PP_NODELAY : 0) | (o.keepalive ? PP_KEEPALIVE : 0)),
+	};
 	pp_options_encode(&options, &w);
 	call = rpc_call_create(c->peer, RPC_CLASS_CONTROL, PP_OPTIONS, &w, sizeof(w));
 	if (call)
@@ -385,6 +396,7 @@ static enum rpc_handler_result handle_options(struct rpc_request *req, void *arg
 {
 	struct remote_message m = { .node = rpc_request_peer(req),
 				    .incarn = rpc_request_incarn(req) };
+	struct remote_options o;
 	struct pp_options_wire w;
 	struct pp_options in;
 	uint32_t len;
@@ -394,7 +406,15 @@ static enum rpc_handler_result handle_options(struct rpc_request *req, void *arg
 		err = pp_options_decode(&w, len, &in);
 	if (!err) {
 		m.conn = in.conn;
-		err = remote_take_options(&m, &in);
+		o = (struct remote_options){ .user_timeout_ms = in.user_timeout_ms,
+					     .keep_idle_s = in.keep_idle_s,
+					     .keep_interval_s = in.keep_interval_s,
+					     .keep_count = in.keep_count,
+					     .ttl = in.ttl,
+					     .tos = in.tos,
+					     .nodelay = in.flags & PP_NODELAY,
+					     .keepalive = in.flags & PP_KEEPALIVE };
+		err = remote_take_options(&m, &o);
 	}
 	rpc_reply(req, err, NULL, 0);
 	return RPC_DONE;

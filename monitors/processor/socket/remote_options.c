@@ -14,7 +14,6 @@
 #include <kernel/panic.h>
 #include <lib/errno.h>
 #include <lib/string.h>
-#include <proto/pp.h>
 
 #include "inet_private.h"
 #include "remote_private.h"
@@ -37,7 +36,7 @@ static int value_of(struct socket *s, int level, int option)
 	return value;
 }
 
-void remote_options_of(struct socket *s, struct pp_options *out)
+void remote_options_of(struct socket *s, struct remote_options *out)
 {
 	const bool four = inet_is_v4(inet_of(s)->remote.addr);
 	const int hops =
@@ -50,8 +49,8 @@ void remote_options_of(struct socket *s, struct pp_options *out)
 	out->ttl = (uint8_t)MAX(hops, 1);
 	out->tos =
 		(uint8_t)(four ? value_of(s, SOL_IP, IP_TOS) : value_of(s, SOL_IPV6, IPV6_TCLASS));
-	out->flags = (uint8_t)((value_of(s, SOL_TCP, TCP_NODELAY) ? PP_NODELAY : 0) |
-			       (socket_option(s, SOCKET_KEEPALIVE) ? PP_KEEPALIVE : 0));
+	out->nodelay = value_of(s, SOL_TCP, TCP_NODELAY);
+	out->keepalive = socket_option(s, SOCKET_KEEPALIVE);
 }
 
 /* They have changed: the gateway hears of them, if @s is connected by it. */
@@ -103,10 +102,10 @@ static int set(struct socket *s, int level, int option, int value)
 	return inet_setsockopt(s, level, option, &value, sizeof(value));
 }
 
-static int take(struct socket *s, const struct pp_options *o)
+static int take(struct socket *s, const struct remote_options *o)
 {
 	const bool four = s->family == AF_INET;
-	int err = set(s, SOL_TCP, TCP_NODELAY, o->flags & PP_NODELAY);
+	int err = set(s, SOL_TCP, TCP_NODELAY, o->nodelay);
 
 	if (!err)
 		err = set(s, SOL_TCP, TCP_KEEPIDLE, o->keep_idle_s);
@@ -120,7 +119,7 @@ static int take(struct socket *s, const struct pp_options *o)
 		err = set(s, four ? SOL_IP : SOL_IPV6, four ? IP_TTL : IPV6_UNICAST_HOPS, o->ttl);
 	if (!err)
 		err = set(s, four ? SOL_IP : SOL_IPV6, four ? IP_TOS : IPV6_TCLASS, o->tos);
-	if (o->flags & PP_KEEPALIVE)
+	if (o->keepalive)
 		__atomic_fetch_or(&s->options, SOCKET_KEEPALIVE, __ATOMIC_RELAXED);
 	else
 		__atomic_fetch_and(&s->options, ~(uint32_t)SOCKET_KEEPALIVE, __ATOMIC_RELAXED);
@@ -129,7 +128,7 @@ static int take(struct socket *s, const struct pp_options *o)
 	return err;
 }
 
-int remote_take_options(const struct remote_message *m, const struct pp_options *o)
+int remote_take_options(const struct remote_message *m, const struct remote_options *o)
 {
 	struct remote_conn *c = remote_find(m->conn, m->node, m->incarn);
 	struct socket *s = NULL;

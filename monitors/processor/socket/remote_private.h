@@ -312,13 +312,21 @@ int remote_opened(const struct remote_message *m, int status, const uint8_t addr
 
 /* --- remote_options.c ------------------------------------------------------------------- */
 
-struct pp_options;
-/* The options of @s that the gateway is told of; the connection's id is left alone. */
-void remote_options_of(struct socket *s, struct pp_options *out);
+/* As setsockopt() takes them. */
+struct remote_options {
+	uint32_t user_timeout_ms;
+	uint16_t keep_idle_s, keep_interval_s;
+	uint8_t keep_count, ttl, tos;
+	bool nodelay, keepalive;
+};
+
+/* The options of @s that the gateway is told of. */
+void remote_options_of(struct socket *s, struct remote_options *out);
 /* @s has got a connection: the gateway hears of them, if they are not as at first. */
 void remote_options_begin(struct socket *s);
 /* As operations of a socket. */
 int remote_setsockopt(struct socket *s, int level, int option, const void *val, uint32_t len);
 void remote_option_changed(struct socket *s, int option);
 /* At the gateway. -ECONNRESET: there is no such connection; -EPROTO: it is no relay's. */
-int remote_take_options(const struct remote_message *m, const struct pp_options *o) __must_check;
+int remote_take_options(const struct remote_message *m, const struct remote_options *o)
+	__must_check;
