@@ -3,11 +3,14 @@
 #include <dirent.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <linux/errqueue.h>
+#include <linux/icmpv6.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <net/route.h>
 #include <netinet/in.h>
+#include <netinet/ip_icmp.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
 #include <poll.h>
@@ -63,6 +66,7 @@ const struct abi_number abi_libc[] = {
 #include <generated/abi_undef.h>
 
 #include <abi/elf.h>
+#include <abi/errqueue.h>
 #include <abi/in.h>
 #include <abi/net.h>
 #include <abi/socket.h>
@@ -98,6 +102,10 @@ SAME_MEMBER(msghdr, flags, struct msghdr, msg_flags);
 
 SAME_SIZE(ucred, struct ucred);
 SAME_MEMBER(ucred, gid, struct ucred, gid);
+
+SAME_SIZE(sock_extended_err, struct sock_extended_err);
+SAME_MEMBER(sock_extended_err, origin, struct sock_extended_err, ee_origin);
+SAME_MEMBER(sock_extended_err, info, struct sock_extended_err, ee_info);
 
 SAME_SIZE(ifreq, struct ifreq);
 SAME_SIZE(ifconf, struct ifconf);

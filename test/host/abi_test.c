@@ -5,6 +5,7 @@
  */
 #include <abi/aio.h>
 #include <abi/elf.h>
+#include <abi/errqueue.h>
 #include <abi/fcntl.h>
 #include <abi/futex.h>
 #include <abi/in.h>
