@@ -1969,6 +1969,42 @@ static void names_that_come_have_room(struct ktest *t)
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 }
 
+static void give_rooms(void *arg)
+{
+	EXPECT_EQ((struct ktest *)arg, behind_give_rooms(NODE), 1);
+}
+
+/* Room that goes back is not asked for again by a rename of before. */
+static void room_that_is_needed_stays_away(struct ktest *t)
+{
+	struct thread *thread;
+
+	setup(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, make("/d/a", S_IFREG | 0644, NULL), 0);
+	behind_forget_rooms(NODE);
+	__atomic_store_n(&net.held_up, true, __ATOMIC_RELEASE);
+	ASSERT_EQ(t, rename_path("/d/a", "/d/b", false), 0);
+	while (!__atomic_load_n(&net.is_waiting, __ATOMIC_ACQUIRE))
+		thread_yield();
+	/* One request for room is under way, and the next one is due. */
+	ASSERT_EQ(t, rename_path("/d/b", "/d/a", false), 0);
+	EXPECT_EQ(t, net.nr_renames, 2u);
+	thread = thread_create("giver", give_rooms, t);
+	ASSERT_FALSE(t, IS_ERR(thread));
+	for (int i = 0; i < 100; i++)
+		thread_yield();
+	__atomic_store_n(&net.held_up, false, __ATOMIC_RELEASE);
+	thread_join(thread);
+	for (int i = 0; i < 1000; i++)
+		thread_yield();
+	EXPECT_EQ(t, memfs_rooms(st.fs), 0u);
+	EXPECT_EQ(t, remove_path("/d/a"), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	drain();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+}
+
 /* The node is asked what it would refuse. */
 static void a_rename_needs_rights(struct ktest *t)
 {
@@ -2066,6 +2102,7 @@ LATER(a_time_is_told_before_contents)
 LATER(a_file_is_made_before_attributes_of_others)
 LATER(renames_are_told_later)
 LATER(names_that_come_have_room)
+LATER(room_that_is_needed_stays_away)
 LATER(a_rename_needs_rights)
 LATER(order_is_kept_when_tried_again)
 LATER(attributes_change)
@@ -2113,6 +2150,7 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(a_file_is_made_before_attributes_of_others_with_changes_later),
 	KTEST(renames_are_told_later_with_changes_later),
 	KTEST(names_that_come_have_room_with_changes_later),
+	KTEST(room_that_is_needed_stays_away_with_changes_later),
 	KTEST(a_rename_needs_rights_with_changes_later),
 	KTEST(order_is_kept_when_tried_again_with_changes_later),
 	KTEST(attributes_change_with_changes_later),

@@ -230,8 +230,7 @@ static uint32_t rooms_begin(struct behind_node *b, uint64_t *gen, uint64_t *give
 	spin_lock(&behind.lock);
 	if (empty && (b->givers != b->given || is_idle_locked(b)))
 		b->rooms = MIN(b->rooms, b->rooms_used);
-	else
-		b->asks = false;
+	b->asks = false;
 	rooms = b->rooms;
 	if (b->used_ns && time_now_ns() - b->used_ns < rooms_ns && b->givers == b->given)
 		rooms = ROOMS;
