@@ -32,9 +32,11 @@ static void begin(struct storage *st, const struct storage_peer *from,
 		  const struct ps_batch_item *item, struct storage_change *c)
 {
 	const struct storage_msg *msg = msg_of(item->opcode);
-	const int err =
-		msg ? storage_check_vnode(st, msg, from->node, item->body, item->len) : -EPROTO;
+	int err = msg ? storage_check_vnode(st, msg, from->node, item->body, item->len) : -EPROTO;
 
+	/* This node has not been told yet who has what: that is no answer for good. */
+	if (err == -EAGAIN)
+		err = -ESHUTDOWN;
 	if (err)
 		*c = (struct storage_change){ .ret = err };
 	else

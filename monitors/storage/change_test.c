@@ -1062,6 +1062,12 @@ static void a_batch_is_its_changes_in_their_order(struct ktest *t)
 	rig_free(r);
 }
 
+/* A node that was started again and has not been told who has what. */
+static int not_known_yet(uint32_t vnode, uint32_t node, bool may_wait)
+{
+	return may_wait ? -EACCES : -EAGAIN;
+}
+
 /* Each change names handles of its own, which are looked at as those of a single one. */
 static void a_batch_changes_no_file_of_others(struct ktest *t)
 {
@@ -1075,6 +1081,13 @@ static void a_batch_changes_no_file_of_others(struct ktest *t)
 	r->st.vnode_check = nobody_s;
 	EXPECT_EQ(t, batch_err(t, send_batch(r), 0, r), -EACCES);
 	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 1u);
+	/* That is no answer for good. */
+	r->st.vnode_check = not_known_yet;
+	EXPECT_EQ(t, batch_err(t, send_batch(r), 0, r), -ESHUTDOWN);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 1u);
+	r->st.vnode_check = everybody_s;
+	EXPECT_EQ(t, batch_err(t, send_batch(r), 0, r), 0);
+	EXPECT_EQ(t, memfs_nr_files(r->st.fs), 0u);
 	EXPECT_EQ(t, storage_batch(&r->st, PS_BATCH, &r->from, r->body, 4, r->reply, CAP),
 		  -EMSGSIZE);
 	rig_free(r);

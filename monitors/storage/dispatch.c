@@ -88,8 +88,11 @@ const size_t nr_storage_msgs = ARRAY_SIZE(storage_msgs);
 
 static int check_vnode(const struct storage *st, uint32_t vnode, uint32_t peer)
 {
-	const int err = st->vnode_check(vnode, peer, true);
+	int err = st->vnode_check(vnode, peer, true);
 
+	/* It has waited for long enough, and does not know still. */
+	if (err == -EACCES && st->vnode_check(vnode, peer, false) == -EAGAIN)
+		err = -EAGAIN;
 	if (err == -EACCES) {
 		counter_inc(&storage_not_placed);
 		pr_warn_ratelimited("node %u asks for vNode %u, which is not placed there: "
@@ -180,6 +183,8 @@ ssize_t storage_serve_msg(struct storage *st, const struct storage_msg *msg,
 	struct keep_use use;
 	ssize_t ret = storage_check_vnode(st, msg, from->node, body, len);
 
+	if (ret == -EAGAIN)
+		ret = -EACCES; /* -EAGAIN tells processors that a name has changed */
 	if (!ret && of_processor)
 		ret = keep_enter(&st->keep, &use, from, owed);
 	if (ret)

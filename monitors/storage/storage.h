@@ -181,7 +181,8 @@ extern const size_t nr_storage_msgs;
 
 /*
  * Does the view give @peer the vNode that the request names, and did we make its handles? 0;
- * -EACCES, counted and logged; -EMSGSIZE, -EPROTO. May sleep.
+ * -EACCES, counted and logged; -EAGAIN, no view has told it after a lease; -EMSGSIZE, -EPROTO. May
+ * sleep.
  */
 int storage_check_vnode(const struct storage *st, const struct storage_msg *msg, uint32_t peer,
 			const void *body, size_t len) __must_check;
