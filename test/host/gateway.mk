@@ -14,5 +14,6 @@ gateway-objs    = monitors/processor/account/account.o \
 	test/host/ipc_fake.o \
 	test/host/user_ns_fake.o test/host/socket_fake.o test/host/rpc_nodes.o \
 	$(memverbs-objs) test/host/gateway_fake.o test/host/gateway_test.o \
-	test/host/multicast_test.o test/host/packets_test.o test/host/remote_fake.o
+	test/host/multicast_test.o test/host/outside_test.o test/host/packets_test.o \
+	test/host/remote_fake.o
 gateway-exclude := net/rpc/spin_test.o net/rpc/wire_test.o

@@ -127,7 +127,7 @@ bool tcpip_interface(unsigned int i, struct tcpip_interface *out)
 		return false;
 	*out = (struct tcpip_interface){ .name = "eth0",
 					 .index = TCPIP_FIRST_IF_INDEX,
-					 .mtu = 1500,
+					 .mtu = OUT_MTU,
 					 .up = true,
 					 .mac = { 2, 0, 0, 0, 0, 1 },
 					 .prefix4 = 24,
@@ -273,7 +273,9 @@ void tcpip_close(struct tcpip_conn *c, bool reset)
 void tcpip_status(struct tcpip_conn *c, struct tcpip_status *out)
 {
 	mutex_lock(&stack_mutex);
-	*out = (struct tcpip_status){ .gone = c->gone, .room = room_of(c) };
+	*out = (struct tcpip_status){ .gone = c->gone,
+				      .room = room_of(c),
+				      .mss = c->gone ? 0 : OUT_MSS };
 	mutex_unlock(&stack_mutex);
 }
 

@@ -17,6 +17,8 @@ enum {
 	OUT_DIALLED = 1, /* it has connected itself */
 };
 #define OUT_MANY_BYTES 300000u
+#define OUT_MSS        1448u
+#define OUT_MTU        1500u
 
 /* This node has a card in use from now on, or has none. */
 void outside_card(bool there);

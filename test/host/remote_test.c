@@ -36,6 +36,11 @@
 
 const struct socket_ops udp_ops = { .name = "none" };
 
+uint32_t gateway_mtu(const uint8_t own[16])
+{
+	return 0;
+}
+
 bool gateway_is_own(const uint8_t addr[16])
 {
 	return false;

@@ -118,6 +118,17 @@ bool gateway_is_own(const uint8_t addr[16])
 	return own;
 }
 
+uint32_t gateway_mtu(const uint8_t own[16])
+{
+	struct tcpip_interface card;
+
+	for (unsigned int i = 0; gateway_interface(i, &card); i++) {
+		if (card_has(&card, own))
+			return card.mtu;
+	}
+	return 0;
+}
+
 bool gateway_interface(unsigned int i, struct tcpip_interface *out)
 {
 	const struct gateway *g;

@@ -31,6 +31,8 @@ bool gateway_find(uint32_t *node, uint32_t *incarn);
 bool gateway_is_own(const uint8_t addr[16]);
 /* The @i-th card, here or at the gateway, whose counters stay there; false: there are no more. */
 bool gateway_interface(unsigned int i, struct tcpip_interface *out);
+/* The MTU of the card that has address @own; 0: none has. */
+uint32_t gateway_mtu(const uint8_t own[16]);
 /*
  * The address of the vNode that packets to @to carry. A program may have come before the first one:
  * where a card is there, or a gateway is known, it waits for one of IPv4, until FIRST_ADDRESS_NS

@@ -10,10 +10,10 @@
 #include <lib/string.h>
 #include <processor/process/process.h>
 
+#include "gateway.h"
 #include "inet_private.h"
 
 #define SIN6_LEN_MIN 24u /* of an early struct sockaddr_in6, without the scope */
-#define DEFAULT_MSS  536
 
 /* --- names --------------------------------------------------------------------------- */
 
@@ -249,6 +249,14 @@ static bool is_foreign(const struct socket *s, int level)
 	       level != (s->type == SOCK_STREAM ? SOL_TCP : SOL_UDP);
 }
 
+uint32_t inet_mtu(struct socket *s)
+{
+	const struct inet_socket *u = inet_of(s);
+	const uint32_t mtu = inet_is_local(u->remote.addr) ? 0 : gateway_mtu(u->local.addr);
+
+	return mtu ? mtu : LOOPBACK_MTU;
+}
+
 int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t *len)
 {
 	static const char congestion[16] = "cubic";
@@ -267,7 +275,7 @@ int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t
 		   (level == SOL_IPV6 && option == IPV6_MTU && s->family == AF_INET6)) {
 		if (READ_ONCE(s->state) != SOCKET_CONNECTED)
 			return -ENOTCONN;
-		number = LOOPBACK_MTU;
+		number = (int)inet_mtu(s);
 	} else if (level == SOL_TCP && s->type == SOCK_STREAM && option == TCP_MAXSEG) {
 		number = READ_ONCE(s->state) == SOCKET_CONNECTED ? LOOPBACK_MSS : DEFAULT_MSS;
 	} else if (level == SOL_TCP && s->type == SOCK_STREAM && option == TCP_INFO) {

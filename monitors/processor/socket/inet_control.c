@@ -14,6 +14,7 @@
 #include <lib/string.h>
 
 #include "cmsg.h"
+#include "gateway.h"
 #include "inet_private.h"
 #include "interface.h"
 
@@ -131,22 +132,6 @@ uint32_t inet_interface_inside(const uint8_t to[16])
 	return LOOPBACK_INDEX;
 }
 
-/* The card's greatest packet. */
-static uint32_t mtu_of(const uint8_t from[16])
-{
-	struct inet_interface i;
-
-	for (unsigned int nr = 1; inet_interface_at(nr, &i); nr++) {
-		if (inet_is_v4(from) && i.prefix4 && !memcmp(i.addr4, from + 12, 4))
-			return i.mtu;
-		for (uint32_t a = 0; a < i.nr_addr6; a++) {
-			if (!memcmp(i.addr6[a].addr, from, 16))
-				return i.mtu;
-		}
-	}
-	return ETHERNET_MTU;
-}
-
 int inet_check_size(struct socket *s, const struct inet_packet *p, const uint8_t from[16],
 		    size_t len)
 {
@@ -160,7 +145,9 @@ int inet_check_size(struct socket *s, const struct inet_packet *p, const uint8_t
 				  four ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER, &discover);
 	if (discover != IP_PMTUDISC_DO && discover != IP_PMTUDISC_PROBE)
 		return 0;
-	mtu = mtu_of(from);
+	mtu = gateway_mtu(from);
+	if (!mtu)
+		mtu = ETHERNET_MTU;
 	if (len + (four ? HEADERS4 : HEADERS6) <= mtu)
 		return 0;
 	inet_error_local(s, &p->to, EMSGSIZE, mtu);

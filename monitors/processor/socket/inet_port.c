@@ -288,7 +288,9 @@ int inet_autobind(struct socket *s)
 	do {
 		err = autobind_here(s);
 	} while (err == -ENOSPC && names_are_shared() && !(err = names_lease()));
-	return err && err != -EINTR ? -EAGAIN : err;
+	if (!err || err == -EINTR)
+		return err;
+	return s->type == SOCK_STREAM ? -EADDRNOTAVAIL : -EAGAIN;
 }
 
 void inet_enter(struct socket *s)

@@ -12,7 +12,8 @@
 
 #define LOOPBACK_MTU 65536
 #define LOOPBACK_MSS 65483
-#define INET_HOPS    64 /* that packets go, unless the program says how far */
+#define INET_HOPS    64  /* that packets go, unless the program says how far */
+#define DEFAULT_MSS  536 /* of a TCP socket that is not connected */
 /* Options that are a number: kept, and told again. */
 #define INET_OPTIONS 48u
 
@@ -98,6 +99,8 @@ int inet_getname(struct socket *s, bool peer, struct sock_addr *addr);
 /* A numeric option that is not as at first; its value. */
 bool inet_option_changed(struct socket *s, int level, int option, int *value);
 int inet_setsockopt(struct socket *s, int level, int option, const void *val, uint32_t len);
+/* Bytes of a packet on the way from @s to its peer: the loopback's, or the card's. */
+uint32_t inet_mtu(struct socket *s);
 int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t *len);
 
 /* --- tcp.c: for connections to other processors -------------------------------------- */
@@ -349,7 +352,10 @@ bool inet_is_loopback(const uint8_t addr[16]);
 bool inet_is_local(const uint8_t addr[16]);
 bool inet_is_multicast(const uint8_t addr[16]);
 int inet_bind(struct socket *s, const struct sock_addr *addr);
-/* A port of the system's choice, for a socket that has none. -EADDRNOTAVAIL */
+/*
+ * A port of the system's choice, for a socket that has none. -EINTR; all are in use:
+ * -EADDRNOTAVAIL for TCP, -EAGAIN for UDP.
+ */
 int inet_autobind(struct socket *s) __must_check;
 /* An accepted socket enters the table with the names that it has. */
 void inet_enter(struct socket *s);

@@ -428,6 +428,21 @@ static int outside_setsockopt(struct socket *s, int level, int option, const voi
 	return 0;
 }
 
+static int outside_getsockopt(struct socket *s, int level, int option, void *val, uint32_t *len)
+{
+	struct tcpip_status st = { 0 };
+
+	if (level != SOL_TCP || option != TCP_MAXSEG)
+		return inet_getsockopt(s, level, option, val, len);
+	if (conn_of(s))
+		tcpip_status(conn_of(s), &st);
+	if (!st.mss)
+		st.mss = DEFAULT_MSS;
+	*len = MIN(*len, (uint32_t)sizeof(st.mss));
+	memcpy(val, &st.mss, *len);
+	return 0;
+}
+
 static void outside_option_changed(struct socket *s, int option)
 {
 	if (option == SO_KEEPALIVE && conn_of(s))
@@ -468,7 +483,7 @@ static const struct socket_ops outside_ops = {
 	.poll = outside_poll,
 	.getname = inet_getname,
 	.setsockopt = outside_setsockopt,
-	.getsockopt = inet_getsockopt,
+	.getsockopt = outside_getsockopt,
 	.option_changed = outside_option_changed,
 	.inq = outside_inq,
 	.release = outside_release,

@@ -12,9 +12,8 @@
 
 #include "inet_private.h"
 
-#define US_PER_MS   1000u
-#define MIN_RTO     (200u * US_PER_MS) /* as Linux shows for a short round trip */
-#define TCP_HEADERS 40u
+#define US_PER_MS 1000u
+#define MIN_RTO   (200u * US_PER_MS) /* as Linux shows for a short round trip */
 
 unsigned int inet_tcp_state(struct socket *s)
 {
@@ -41,7 +40,7 @@ static uint32_t segments(size_t bytes, uint32_t mss)
 }
 
 /* A connection to the outside: the stack is asked. */
-static void ask_stack(struct tcpip_conn *c, struct linux_tcp_info *out)
+static void ask_stack(struct socket *s, struct tcpip_conn *c, struct linux_tcp_info *out)
 {
 	struct tcpip_status st;
 
@@ -51,7 +50,7 @@ static void ask_stack(struct tcpip_conn *c, struct linux_tcp_info *out)
 	out->retransmits = (uint8_t)MIN(st.retransmits, (uint32_t)UINT8_MAX);
 	out->snd_mss = out->advmss = st.mss;
 	out->rcv_mss = st.mss;
-	out->pmtu = st.mss + TCP_HEADERS;
+	out->pmtu = inet_mtu(s);
 	out->rtt = st.rtt_us;
 	out->rto = MAX(3 * st.rtt_us, MIN_RTO);
 	out->snd_cwnd = segments(st.cwnd, st.mss);
@@ -79,7 +78,7 @@ int inet_tcp_info(struct socket *s, void *val, uint32_t *len)
 		info.unacked = READ_ONCE(s->nr_backlog);
 		info.sacked = READ_ONCE(s->max_backlog);
 	} else if (c) {
-		ask_stack(c, &info);
+		ask_stack(s, c, &info);
 	}
 	*len = MIN(*len, (uint32_t)sizeof(info));
 	memcpy(val, &info, *len);
