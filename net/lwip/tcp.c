@@ -310,8 +310,9 @@ int tcpip_connect(const struct tcpip_name *local, const struct tcpip_name *remot
 		tcp_abort(pcb);
 		goto out_unlock;
 	}
+	/* An answer needs the lock. */
+	__atomic_store_n(out, c, __ATOMIC_RELEASE);
 	stack_unlock();
-	*out = c;
 	return 0;
 
 out_unlock:

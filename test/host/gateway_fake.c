@@ -190,6 +190,13 @@ static void answer(void *arg)
 	mutex_unlock(&stack_mutex);
 }
 
+static void (*at_once)(void *arg);
+
+void outside_at_once(void (*fn)(void *arg))
+{
+	at_once = fn;
+}
+
 int tcpip_connect(const struct tcpip_name *local, const struct tcpip_name *remote,
 		  const struct tcpip_conn_user *user, void *arg, struct tcpip_conn **out)
 {
@@ -204,8 +211,13 @@ int tcpip_connect(const struct tcpip_name *local, const struct tcpip_name *remot
 	c = conn_make(remote->port);
 	c->user = user;
 	c->arg = arg;
-	mutex_unlock(&stack_mutex);
 	*out = c;
+	if (at_once)
+		user->connected(arg);
+	mutex_unlock(&stack_mutex);
+	if (at_once)
+		at_once(arg);
+	at_once = NULL;
 	if (remote->port == OUT_SILENT)
 		return 0;
 	t = thread_create("outside", answer, c);
@@ -499,6 +511,18 @@ static void refuse_locked(struct tcpip_port *p, const struct tcpip_packet *packe
 	on_error(&e);
 }
 
+static struct tcpip_name sent_from;
+
+struct tcpip_name outside_sent_from(void)
+{
+	struct tcpip_name from;
+
+	mutex_lock(&stack_mutex);
+	from = sent_from;
+	mutex_unlock(&stack_mutex);
+	return from;
+}
+
 /* The echo has the TTL and TOS of what it answers. */
 int tcpip_port_send(struct tcpip_port *p, const struct tcpip_packet *packet, const void *data,
 		    size_t len)
@@ -510,6 +534,7 @@ int tcpip_port_send(struct tcpip_port *p, const struct tcpip_packet *packet, con
 					   .tos = packet->tos };
 
 	mutex_lock(&stack_mutex);
+	sent_from = packet->from;
 	if ((packet->to.addr[12] & 0xf0) == 0xe0)
 		send_to_group_locked(packet, len);
 	else if (packet->to.port == OUT_ECHO)

@@ -34,6 +34,10 @@ struct tcpip_conn *outside_dial(uint16_t port);
 void outside_says(struct tcpip_conn *c, const void *data, size_t len, bool end);
 /* The first @len bytes of what has come so far. */
 size_t outside_heard(struct tcpip_conn *c, void *buf, size_t len);
+/* The next connection is there before tcpip_connect() has returned; @fn sees it, with its user. */
+void outside_at_once(void (*fn)(void *arg));
+/* The source that the newest datagram was sent with: all zeros: the stack's choice. */
+struct tcpip_name outside_sent_from(void);
 /* 0: it is open; 1: closed in order; 2: reset. */
 int outside_closed(struct tcpip_conn *c);
 /* The same of the newest connection to @port; -1: there was none. */

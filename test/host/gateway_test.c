@@ -500,6 +500,68 @@ static void datagrams_go_both_ways(struct ktest *t)
 	run(t, serving, datagram_client);
 }
 
+/* The gateway's part: from where the stack was told to send. */
+static void sources_server(struct ktest *t)
+{
+	static const uint8_t card[16] = { [10] = 0xff, 0xff, 10, 0, 2, 15 }, none[16];
+
+	start(t);
+	sim_cmd("barrier 1 2");
+	for (unsigned int i = 0; i < 3; i++) {
+		struct tcpip_name from;
+
+		sim_cmd("barrier 2 2");
+		from = outside_sent_from();
+		EXPECT_EQ(t, memcmp(from.addr, i ? card : none, sizeof(none)), 0);
+		sim_cmd("barrier 3 2");
+	}
+	sim_cmd("barrier 8 2");
+	relays_gone(t);
+}
+
+static void echoes(struct ktest *t, struct socket *s)
+{
+	const struct sock_addr to = outside(10, OUT_ECHO);
+	char b;
+
+	EXPECT_EQ(t, send_to(s, "a", 1, &to), 1);
+	EXPECT_EQ(t, take(s, &b, 1, 0), 1);
+	sim_cmd("barrier 2 2");
+	sim_cmd("barrier 3 2");
+}
+
+static void sources_client(struct ktest *t)
+{
+	const struct sock_addr to = outside(10, OUT_ECHO);
+	struct sock_addr name = address(5353);
+	struct socket *s;
+
+	joined(t);
+	/* The stack knows the way, and what suits it. */
+	s = socket_create(&udp_ops, AF_INET, SOCK_DGRAM, SOL_UDP);
+	echoes(t, s);
+	EXPECT_EQ(t, s->ops->connect(s, &to, false), 0);
+	echoes(t, s);
+	socket_drop(s);
+	name.in.addr = __builtin_bswap32(0x0a00020fu);
+	s = socket_create(&udp_ops, AF_INET, SOCK_DGRAM, SOL_UDP);
+	EXPECT_EQ(t, s->ops->bind(s, &name), 0);
+	echoes(t, s);
+	socket_drop(s);
+	/* The gateway does not serve groups of other processors. */
+	name.in.addr = __builtin_bswap32(0xe00000fbu);
+	s = socket_create(&udp_ops, AF_INET, SOCK_DGRAM, SOL_UDP);
+	EXPECT_EQ(t, s->ops->bind(s, &name), 0);
+	EXPECT_EQ(t, send_to(s, "a", 1, &to), -ENETUNREACH);
+	socket_drop(s);
+	left(t);
+}
+
+static void datagrams_leave_from_their_socket(struct ktest *t)
+{
+	run(t, sources_server, sources_client);
+}
+
 /* --- datagrams between processors --------------------------------------------------------- */
 
 static void answering_server(struct ktest *t)
@@ -940,6 +1002,7 @@ static const struct ktest_case cases[] = {
 	KTEST(the_outside_connects),
 	KTEST(options_go_to_the_gateway),
 	KTEST(datagrams_go_both_ways),
+	KTEST(datagrams_leave_from_their_socket),
 	KTEST(processors_send_each_other_datagrams),
 	KTEST(a_gateway_dies),
 	KTEST(another_processor_becomes_the_gateway),

@@ -315,6 +315,31 @@ static void options_reach_the_stack(struct ktest *t)
 	nothing_is_left(t);
 }
 
+static unsigned int seen; /* by poll() */
+
+static void look(void *arg)
+{
+	struct socket *s = arg;
+
+	seen = s->ops->poll(s);
+}
+
+/* Another thread may see a connection before connect() has returned: it is one that is there. */
+static void a_connection_is_whole_at_once(struct ktest *t)
+{
+	const struct sock_addr to = name4(AWAY, OUT_SILENT);
+	struct socket *s;
+
+	fake_task(0);
+	outside_card(true);
+	s = socket_create(&tcp_ops, AF_INET, SOCK_STREAM, SOL_TCP);
+	outside_at_once(look);
+	EXPECT_EQ(t, s->ops->connect(s, &to, false), 0);
+	EXPECT_EQ(t, seen, POLLOUT | POLLWRNORM);
+	socket_drop(s);
+	nothing_is_left(t);
+}
+
 /* A datagram that the card would have to cut, and the program forbids that. */
 static void a_datagram_may_be_too_large(struct ktest *t)
 {
@@ -351,6 +376,7 @@ static const struct ktest_case cases[] = {
 	KTEST(errors_come_back),
 	KTEST(errors_are_bounded),
 	KTEST(options_reach_the_stack),
+	KTEST(a_connection_is_whole_at_once),
 	KTEST(a_datagram_may_be_too_large),
 	{ 0 },
 };

@@ -159,7 +159,6 @@ int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
 {
 	const struct inet_socket *u = inet_of(s);
 	struct tcpip_name local, remote = { .port = to->port, .scope_id = to->scope_id };
-	struct tcpip_conn *c;
 	uint8_t from[16];
 	int err;
 
@@ -182,14 +181,14 @@ int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
 	spin_lock(&s->lock);
 	__atomic_store_n(&s->state, SOCKET_CONNECTING, __ATOMIC_RELEASE);
 	spin_unlock(&s->lock);
-	err = tcpip_connect(&local, &remote, &conn_user, s, &c);
+	/* Other threads may see it connected before this call returns: then it has the stack's. */
+	err = tcpip_connect(&local, &remote, &conn_user, s, &inet_of(s)->outside);
 	if (err) {
 		on_gone(s, 0);
 		return err;
 	}
 	/* The first SYN has left with the system's choice. */
-	pass_options(s, c);
-	__atomic_store_n(&inet_of(s)->outside, c, __ATOMIC_RELEASE);
+	pass_options(s, conn_of(s));
 	return wait_connected(s, nonblock);
 }
 

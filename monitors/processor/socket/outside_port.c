@@ -709,9 +709,19 @@ int outside_connect_datagrams(struct socket *s, const struct inet_name *to)
 	return 0;
 }
 
-/* By the gateway's port @id, from @from unless the program has named a source. */
-static int send_far(const struct outside_port *p, uint64_t id, const uint8_t from[16],
-		    const struct inet_packet *packet, const void *data, size_t len, bool nonblock)
+/* The source of @packet: that of the program, or of the socket; any: the stack has to choose. */
+static void own_source(struct socket *s, struct inet_packet *packet)
+{
+	const uint8_t *own = inet_of(s)->local.addr;
+
+	if (inet_is_any(packet->from.addr) && !inet_is_multicast(own) && !inet_is_loopback(own) &&
+	    inet_is_v4(own) == inet_is_v4(packet->to.addr))
+		memcpy(packet->from.addr, own, sizeof(packet->from.addr));
+}
+
+/* By the gateway's port @id. */
+static int send_far(const struct outside_port *p, uint64_t id, const struct inet_packet *packet,
+		    const void *data, size_t len, bool nonblock)
 {
 	struct inet_packet out = *packet;
 	uint32_t node, incarn;
@@ -719,8 +729,6 @@ static int send_far(const struct outside_port *p, uint64_t id, const uint8_t fro
 	if (!gateway_find(&node, &incarn))
 		return -ENETUNREACH;
 	out.from.port = p->name.port;
-	if (inet_is_any(out.from.addr))
-		memcpy(out.from.addr, from, sizeof(out.from.addr));
 	return gateway_net_send(node, id, &out, data, len, nonblock, NULL, NULL);
 }
 
@@ -744,6 +752,7 @@ ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m,
 {
 	const struct tcpip_packet out = tcpip_packet_of(packet);
 	const size_t len = m->uio->left;
+	struct inet_packet far = *packet;
 	const struct outside_port *p;
 	uint8_t from[16], *buf;
 	uint64_t id;
@@ -754,22 +763,26 @@ ssize_t outside_send_datagram(struct socket *s, struct socket_msg *m,
 		return -EINVAL;
 	if (packet->interface == LOOPBACK_INDEX)
 		return -ENETUNREACH;
+	own_source(s, &far);
 	if (!err)
-		err = inet_check_size(s, packet, from, len);
+		err = inet_check_size(s, packet, inet_is_any(far.from.addr) ? from : far.from.addr,
+				      len);
 	if (!err)
 		err = outside_open(s, 0);
 	if (err)
 		return err;
+	/* The socket is open as long as a call on it runs, and so is its port. */
+	p = __atomic_load_n(&inet_of(s)->visible, __ATOMIC_ACQUIRE);
+	if (!p)
+		return -ENETUNREACH; /* bound to a group, which the gateway does not serve */
 	buf = kmalloc(MAX(len, (size_t)1));
 	if (!buf)
 		return -ENOBUFS;
-	/* The socket is open as long as a call on it runs, and so is its port. */
-	p = inet_of(s)->visible;
 	id = __atomic_load_n(&p->id, __ATOMIC_ACQUIRE); /* pairs with outside_is_here() */
 	if (uio_fetch(m->uio, buf, len) < len)
 		err = -EFAULT;
 	else if (id)
-		err = send_far(p, id, from, packet, buf, len, m->flags & MSG_DONTWAIT);
+		err = send_far(p, id, &far, buf, len, m->flags & MSG_DONTWAIT);
 	else
 		err = tcpip_port_send(p->datagrams, &out, buf, len);
 	kfree(buf);

@@ -99,8 +99,8 @@ struct tcpip_status {
 };
 
 /*
- * Begin a connection from @local (its address may be any, its port not 0). -ENETUNREACH,
- * -EADDRNOTAVAIL, -ENOBUFS.
+ * Begin a connection from @local (its address may be any, its port not 0). @out is set before the
+ * user hears of anything, and not at all after an error. -ENETUNREACH, -EADDRNOTAVAIL, -ENOBUFS.
  */
 int __must_check tcpip_connect(const struct tcpip_name *local, const struct tcpip_name *remote,
 			       const struct tcpip_conn_user *user, void *arg,
