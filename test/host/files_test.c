@@ -188,7 +188,7 @@ static int call_once(const struct rpc_call *call)
 	net.nr_unlinks += call->opcode == PS_UNLINK;
 	net.nr_setattrs += call->opcode == PS_SETATTR;
 	net.nr_renames += call->opcode == PS_RENAME;
-	if (call->opcode == PS_UNLINK && unlinks) {
+	if ((call->opcode == PS_UNLINK || call->opcode == PS_RMDIR) && unlinks) {
 		net.unlinks = NULL;
 		unlinks();
 	}
@@ -2076,6 +2076,87 @@ static void order_is_kept_when_tried_again(struct ktest *t)
 	EXPECT_EQ(t, behind_error(NODE, true), 0);
 }
 
+/* A user namespace allows nothing at the node, and its root is none there. */
+static bool may_all(const struct fs_cred *cred, uint32_t uid, uint32_t gid)
+{
+	return true;
+}
+
+static void rights_of_a_namespace_are_not_the_nodes(struct ktest *t)
+{
+	const struct attr_change closed = { .valid = ATTR_MODE, .mode = 0555 };
+	const struct attr_change open = { .valid = ATTR_MODE, .mode = 0777 };
+	const struct attr_change sticky = { .valid = ATTR_MODE | ATTR_UID,
+					    .mode = 01777,
+					    .uid = 7 };
+	const struct attr_change owner = { .valid = ATTR_UID, .uid = 7 };
+	struct inode *dir, *file;
+
+	setup(t);
+	get_rooms(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0777, &dir), 0);
+	ASSERT_EQ(t, make("/e", S_IFDIR | 0777, NULL), 0);
+	ASSERT_EQ(t, make("/d/a", S_IFREG | 0644, &file), 0);
+	ASSERT_EQ(t, make("/e/b", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, file->ops->setattr(file, &owner), 0);
+	inode_put(file);
+	file = get("/e");
+	ASSERT_FALSE(t, IS_ERR(file));
+	ASSERT_EQ(t, file->ops->setattr(file, &open), 0);
+	inode_put(file);
+	ASSERT_EQ(t, dir->ops->setattr(dir, &closed), 0);
+	user = (struct fs_cred){ .uid = 1000, .gid = 1000, .over = may_all };
+	EXPECT_EQ(t, remove_path("/d/a"), -EACCES);
+	EXPECT_EQ(t, rename_path("/e/b", "/d/b", false), -EACCES);
+	EXPECT_EQ(t, rename_path("/d/a", "/e/a", false), -EACCES);
+	user = (struct fs_cred){ 0 };
+	ASSERT_EQ(t, dir->ops->setattr(dir, &sticky), 0);
+	user = (struct fs_cred){ .plain = true, .over = may_all };
+	EXPECT_EQ(t, remove_path("/d/a"), -EPERM);
+	user = (struct fs_cred){ 0 };
+	inode_put(dir);
+	EXPECT_EQ(t, remove_path("/d/a"), 0);
+	EXPECT_EQ(t, remove_path("/e/b"), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	EXPECT_EQ(t, remove_path("/e"), 0);
+	drain();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+}
+
+static void move_there(void)
+{
+	(void)!rename_path("/a", "/d/a", false);
+}
+
+/* A name that comes to a directory while it is removed, and what is done to one that is gone. */
+static void a_directory_that_goes_has_no_rights(struct ktest *t)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 0700 };
+	struct inode *dir;
+
+	setup(t);
+	get_rooms(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, &dir), 0);
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	net.unlinks = move_there;
+	EXPECT_EQ(t, remove_path("/d"), -ENOTEMPTY);
+	EXPECT_FALSE(t, net.unlinks);
+	EXPECT_EQ(t, exists("/a"), -ENOENT);
+	EXPECT_EQ(t, remove_path("/d/a"), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	EXPECT_EQ(t, dir->ops->setattr(dir, &mode), -ESTALE);
+	inode_put(dir);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, &dir), 0);
+	ASSERT_EQ(t, make("/e", S_IFDIR | 0755, NULL), 0);
+	ASSERT_EQ(t, rename_path("/e", "/d", false), 0);
+	EXPECT_EQ(t, dir->ops->setattr(dir, &mode), -ESTALE);
+	inode_put(dir);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	drain();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+}
+
 #define LATER(name)                                            \
 	static void name##_with_changes_later(struct ktest *t) \
 	{                                                      \
@@ -2105,6 +2186,8 @@ LATER(names_that_come_have_room)
 LATER(room_that_is_needed_stays_away)
 LATER(a_rename_needs_rights)
 LATER(order_is_kept_when_tried_again)
+LATER(rights_of_a_namespace_are_not_the_nodes)
+LATER(a_directory_that_goes_has_no_rights)
 LATER(attributes_change)
 LATER(names_come_and_go)
 LATER(paths_follow_a_rename)
@@ -2153,6 +2236,8 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(room_that_is_needed_stays_away_with_changes_later),
 	KTEST(a_rename_needs_rights_with_changes_later),
 	KTEST(order_is_kept_when_tried_again_with_changes_later),
+	KTEST(rights_of_a_namespace_are_not_the_nodes_with_changes_later),
+	KTEST(a_directory_that_goes_has_no_rights_with_changes_later),
 	KTEST(attributes_change_with_changes_later),
 	KTEST(names_come_and_go_with_changes_later),
 	KTEST(paths_follow_a_rename_with_changes_later),

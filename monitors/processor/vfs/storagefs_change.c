@@ -193,14 +193,23 @@ int storagefs_link(struct inode *dir, const char *name, size_t len, struct inode
 
 /* --- removing, renaming ----------------------------------------------------------------- */
 
+/* As the node sees it, which is not told what a user namespace allows (fs_cred.over). */
+static bool may_write_dir(const struct fs_cred *cred, const struct file_attr *dir)
+{
+	struct fs_cred told = *cred;
+
+	told.over = NULL;
+	return !fs_access(&told, dir->mode, dir->uid, dir->gid, FS_MAY_WRITE | FS_MAY_EXEC);
+}
+
 /* The rights that the node checks of a removal, where no access list has a say. */
 static bool may_remove_name(const struct fs_cred *cred, const struct file_attr *dir,
 			    const struct file_attr *victim)
 {
 	if ((dir->attrs & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND)) || attr_is_fixed(victim) ||
-	    fs_access(cred, dir->mode, dir->uid, dir->gid, FS_MAY_WRITE | FS_MAY_EXEC))
+	    !may_write_dir(cred, dir))
 		return false;
-	return !(dir->mode & 01000) || !cred->uid || cred->uid == victim->uid ||
+	return !(dir->mode & 01000) || fs_cred_is_root(cred) || cred->uid == victim->uid ||
 	       cred->uid == dir->uid;
 }
 
@@ -253,7 +262,8 @@ int storagefs_remove(struct inode *dir, const char *name, size_t len, struct ino
 	}
 	kept_change(&kept, at.dir->node);
 	kept_change_file(&kept, at.dir, KEPT_RIGHTS);
-	kept_change_file(&kept, &si->file, KEPT_RIGHTS);
+	/* Without its rights no name comes to a directory later that may be gone by then. */
+	kept_change_file(&kept, &si->file, is_dir ? 0 : KEPT_RIGHTS);
 	kept_change_name(&kept, at.dir, name, len);
 	err = is_dir ? storage_rmdir(&cred, &at, &si->file, &removed)
 		     : storage_unlink(&cred, &at, &si->file, unused, &removed);
@@ -272,8 +282,9 @@ static void rename_begin(struct kept_change *kept, const struct storage_rename *
 	kept_change_file(kept, how->from.dir, KEPT_RIGHTS);
 	kept_change_file(kept, how->to.dir, KEPT_RIGHTS);
 	kept_change_file(kept, &how->source, KEPT_RIGHTS);
+	/* Of a directory that is replaced nothing is left, as in storagefs_remove(). */
 	if (how->target.node)
-		kept_change_file(kept, &how->target, KEPT_RIGHTS);
+		kept_change_file(kept, &how->target, dirs && !how->exchange ? 0 : KEPT_RIGHTS);
 	kept_change_name(kept, how->from.dir, how->from.name, how->from.len);
 	kept_change_name(kept, how->to.dir, how->to.name, how->to.len);
 	if (dirs)
@@ -292,8 +303,7 @@ static void rename_end(struct kept_change *kept, const struct storage_rename *ho
 /* As may_remove_name(), of a name that comes. */
 static bool may_add_name(const struct fs_cred *cred, const struct file_attr *dir)
 {
-	return !(dir->attrs & STATX_ATTR_IMMUTABLE) &&
-	       !fs_access(cred, dir->mode, dir->uid, dir->gid, FS_MAY_WRITE | FS_MAY_EXEC);
+	return !(dir->attrs & STATX_ATTR_IMMUTABLE) && may_write_dir(cred, dir);
 }
 
 /* As remove_behind(): the node renames a file that is no directory later. */
