@@ -2157,6 +2157,59 @@ static void a_directory_that_goes_has_no_rights(struct ktest *t)
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 }
 
+/* As after an earlier life of the node, which has done this and a removal behind it. */
+static void attributes_of_a_file_that_is_gone_are_done(struct ktest *t)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 0600 };
+	struct inode *file;
+
+	setup(t);
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, &file), 0);
+	__atomic_store_n(&net.held_up, true, __ATOMIC_RELEASE);
+	EXPECT_EQ(t, file->ops->setattr(file, &mode), 0);
+	remove_at_root(t, st.fs, "f");
+	__atomic_store_n(&net.held_up, false, __ATOMIC_RELEASE);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+	inode_put(file);
+	keep_names();
+	EXPECT_EQ(t, exists("/f"), -ENOENT);
+}
+
+/* The room of a name that waits behind a request that fails is not given up by the next one. */
+static void rooms_outlive_a_request_that_fails(struct ktest *t)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 0700 };
+	struct inode *dir;
+	unsigned int nr;
+
+	setup(t);
+	get_rooms(t);
+	ASSERT_EQ(t, make("/d", S_IFDIR | 0755, &dir), 0);
+	ASSERT_EQ(t, make("/d/a", S_IFREG | 0644, NULL), 0);
+	__atomic_store_n(&net.held_up, true, __ATOMIC_RELEASE);
+	EXPECT_EQ(t, dir->ops->setattr(dir, &mode), 0);
+	while (!__atomic_load_n(&net.is_waiting, __ATOMIC_ACQUIRE))
+		thread_yield();
+	EXPECT_EQ(t, rename_path("/d/a", "/d/b", false), 0);
+	EXPECT_EQ(t, net.nr_renames, 0u);
+	(void)behind_keep_rooms(0); /* it takes longer than that */
+	nr = __atomic_load_n(&net.nr_batches, __ATOMIC_ACQUIRE);
+	__atomic_store_n(&net.batches, -ESHUTDOWN, __ATOMIC_RELEASE);
+	__atomic_store_n(&net.held_up, false, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&net.nr_batches, __ATOMIC_ACQUIRE) == nr)
+		thread_yield();
+	__atomic_store_n(&net.batches, 0, __ATOMIC_RELEASE);
+	flush();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+	(void)behind_keep_rooms(HOUR_NS);
+	inode_put(dir);
+	EXPECT_EQ(t, remove_path("/d/b"), 0);
+	EXPECT_EQ(t, remove_path("/d"), 0);
+	drain();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+}
+
 #define LATER(name)                                            \
 	static void name##_with_changes_later(struct ktest *t) \
 	{                                                      \
@@ -2188,6 +2241,8 @@ LATER(a_rename_needs_rights)
 LATER(order_is_kept_when_tried_again)
 LATER(rights_of_a_namespace_are_not_the_nodes)
 LATER(a_directory_that_goes_has_no_rights)
+LATER(attributes_of_a_file_that_is_gone_are_done)
+LATER(rooms_outlive_a_request_that_fails)
 LATER(attributes_change)
 LATER(names_come_and_go)
 LATER(paths_follow_a_rename)
@@ -2238,6 +2293,8 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(order_is_kept_when_tried_again_with_changes_later),
 	KTEST(rights_of_a_namespace_are_not_the_nodes_with_changes_later),
 	KTEST(a_directory_that_goes_has_no_rights_with_changes_later),
+	KTEST(attributes_of_a_file_that_is_gone_are_done_with_changes_later),
+	KTEST(rooms_outlive_a_request_that_fails_with_changes_later),
 	KTEST(attributes_change_with_changes_later),
 	KTEST(names_come_and_go_with_changes_later),
 	KTEST(paths_follow_a_rename_with_changes_later),

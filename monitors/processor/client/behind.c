@@ -219,8 +219,9 @@ static bool is_idle_locked(const struct behind_node *b) __must_hold(&behind.lock
 }
 
 /*
- * How many rooms the node is to keep. They come back by a request without changes, of which none
- * has a room then; those that do are used by nobody from here on.
+ * How many rooms the node is to keep: those of changes that are not answered at least, whatever is
+ * known of the others. These come back by a request without changes, and are used by nobody from
+ * here on.
  */
 static uint32_t rooms_begin(struct behind_node *b, uint64_t *gen, uint64_t *givers)
 {
@@ -231,7 +232,7 @@ static uint32_t rooms_begin(struct behind_node *b, uint64_t *gen, uint64_t *give
 	if (empty && (b->givers != b->given || is_idle_locked(b)))
 		b->rooms = MIN(b->rooms, b->rooms_used);
 	b->asks = false;
-	rooms = b->rooms;
+	rooms = MAX(b->rooms, b->rooms_used);
 	if (b->used_ns && time_now_ns() - b->used_ns < rooms_ns && b->givers == b->given)
 		rooms = ROOMS;
 	*gen = b->rooms_gen;
@@ -322,10 +323,13 @@ static uint32_t give_up(struct behind_node *b, int err)
 	return nr + nr_cancelled;
 }
 
-/* A change that was tried before may have been done, or its file may have gone behind it. */
+/*
+ * A change that was tried before may have been done. So may one of attributes whose file has gone
+ * behind it, also in the same request, in an earlier life of the node: nothing is lost with these.
+ */
 static bool is_done(const struct numbered *n, int err)
 {
-	return n->tried_ns && err == (n->opcode == PS_SETATTR ? -ESTALE : -ENOENT);
+	return n->opcode == PS_SETATTR ? err == -ESTALE : n->tried_ns && err == -ENOENT;
 }
 
 /* Send b->sending once; what remains there is to be sent again. Returns how many are done with. */
