@@ -49,6 +49,27 @@ def test_the_names():
     assert netfiles.digest(texts) != netfiles.digest(netfiles.contents("user", ""))
 
 
+@pytest.mark.parametrize("kept, want", [
+    ("10.9.9.9 db.corp # tessera\n", "10.9.9.9 db.corp # tessera\n127.0.1.1\ttessera\n"),
+    ("10.9.9.9 d\udcff", "10.9.9.9 d\udcff\n127.0.1.1\ttessera\n"),
+    ("127.0.1.1 box tessera\n", "127.0.1.1 box tessera\n"),
+])  # fmt: skip
+def test_packed_programs_keep_the_hosts_names(kept, want):
+    assert netfiles.contents("user", "", kept)["/etc/hosts"] == want
+
+
+def test_the_root_of_a_packed_program(tmp_path, monkeypatch):
+    own = tmp_path / "hosts"
+    own.write_bytes(b"10.9.9.9 db.corp \xff\n")
+    monkeypatch.setattr(netfiles, "HOST_HOSTS", str(own))
+    side = host.Host(parse_run(["/bin/sh"]))
+    (tmp_path / "root").mkdir()
+    side._tree().stage(str(tmp_path / "root"))
+    etc = tmp_path / "root" / "etc"
+    assert (etc / "hosts").read_bytes() == b"10.9.9.9 db.corp \xff\n127.0.1.1\ttessera\n"
+    assert (etc / "hostname").read_text() == "tessera\n"
+
+
 @pytest.fixture
 def image(tmp_path):
     """An ext4 image of a tree: a function that makes it and gives its open Files."""

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The command line: what it means, what it refuses, and the command lines that come out."""
 
+import os
 import re
 import socket
 import subprocess
 
 import pytest
 from conftest import ROOT
-from tessera_launcher import accel, account, fabric, host, plan
+from tessera_launcher import accel, account, cluster, fabric, host, plan
 from tessera_launcher.disk import Disk
 from tessera_launcher.errors import LaunchError, UsageError
 from tessera_launcher.options import (Options, format_size, parse_exec, parse_run, parse_size,
@@ -347,3 +348,36 @@ def test_account_is_readable():
     text = account.describe([("p0", "processor"), ("m0", "memory"), ("s0", "storage")], stats)
     assert "1,234,567  ExCache misses" in text
     assert "gave no counters" in text and "3.0 MiB  read from disk" in text
+
+
+def test_gdb_attaches_by_a_socket():
+    """Programs reach the host's ports, and gdb commands the machine."""
+    out = commands("--gdb", "p0")
+    assert "-chardev socket,id=gdb0,path=/r/p0.gdb,server=on,wait=off -gdb chardev:gdb0 -S" in (
+        out["p0"]
+    )
+    assert "-gdb" not in out["m0"] and "tcp:127" not in out["p0"]
+
+
+def test_qemu_without_some_devices(tmp_path):
+    qemu, cache = tmp_path / "qemu", str(tmp_path / "cache.json")
+    for listed, there in (('name "virtio-net-pci"', False), ('name "virtio-rng-pci"', True),
+                          ("", True)):  # fmt: skip
+        qemu.write_text(f"#!/bin/sh\necho '{listed}'\n")
+        qemu.chmod(0o755)
+        assert accel.has_device(plan.ENTROPY, str(qemu), cache) is there
+        assert os.path.exists(cache)
+    o = parse_run(["prog"])
+    o.program = "prog"
+    laid_out = plan.make_plan(o, qemu="qemu", hca="hca", accel="tcg", build_dir="/b", log_dir="/l",
+                              run_dir="/r", disk=Disk("/r/root.img"), entropy=False,
+                              choice=fabric.Choice("mpqemu", "test"))  # fmt: skip
+    assert not any("virtio-rng" in c.text() for c in laid_out.commands)
+    assert "virtio-rng-pci" in commands()["p0"]
+
+
+def test_qemu_without_a_user_network_names_a_way_on():
+    said = "qemu: -netdev user,id=net0: network backend 'user' is not compiled into this binary"
+    assert cluster.without_network(said) == said + "; --net none runs without a network"
+    taken = "qemu: -netdev user,id=net0: Could not set up host forwarding rule"
+    assert cluster.without_network(taken) == taken

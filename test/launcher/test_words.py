@@ -131,6 +131,8 @@ def test_ps_escapes_arguments():
              "programs": [{"node": "p0", "pid": 4, "seconds": 1, "argv": ["sh", "-c", "x\ny"]}],
              }  # fmt: skip
     assert client.describe(state).splitlines()[-1].endswith("sh -c x\\ny")
+    del state["network"]  # as a cluster tells that was up before
+    assert client.describe(state).splitlines()[1].startswith("  NODE")
 
 
 def test_doctor_says_what_works(launcher, monkeypatch):

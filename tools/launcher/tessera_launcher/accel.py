@@ -88,6 +88,37 @@ def choose(wanted: str, qemu: str, cache_path: str) -> str:
     return accel
 
 
+def has_device(name: str, qemu: str, cache_path: str) -> bool:
+    """Is it among QEMU's devices? True also when QEMU does not list them. The answer is kept."""
+    try:
+        key = [name, *_key(qemu)]
+    except OSError:
+        return True
+    try:
+        with open(cache_path) as f:
+            kept = json.load(f)
+        if kept["key"] == key:
+            return bool(kept["has"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    listed = list_of(qemu, "-device")
+    has = f'name "{name}"' in listed
+    if 'name "' in listed:
+        keep(cache_path, {"key": key, "has": has})
+        return has
+    return True
+
+
+def list_of(qemu: str, option: str) -> str:
+    """What QEMU has for @option; "": it does not say."""
+    try:
+        done = subprocess.run([qemu, option, "help"], stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=20)  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace")
+
+
 def keep(path: str, what: dict) -> None:
     """Write a cache file, if that can be."""
     try:

@@ -259,7 +259,8 @@ def describe(state: dict) -> str:
     for node in state["nodes"]:
         size = f"{node['cpus']} CPU{'s' if node['cpus'] > 1 else ''}, {node['ram'] >> 20} MiB"
         out.append(f"  {node['name']:<4} {node['role']:<9}  {size:<18} {node['state']}")
-    out.append(f"  {_network(state['network'])}")
+    if "network" in state:  # a cluster that an older launcher brought up does not tell
+        out.append(f"  {_network(state['network'])}")
     rows = sorted(state["programs"], key=lambda p: (p["node"], p["pid"]))
     if rows:
         out.append("  NODE      PID      TIME  PROGRAM")

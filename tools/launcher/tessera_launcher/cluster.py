@@ -59,7 +59,7 @@ class Cluster:
         self.failure: str | None = None
         self.lost: dict[str, str] = {}  # nodes that have gone or are fenced, and why
         self.gateway = ""  # the node that says to be it
-        self.addresses: list[str] = []  # by which the outside knows the vNode
+        self._addresses: dict[str, list[str]] = {}  # that each processor's cards have
         self.members_epoch = 0
         self.members: dict[int, int] = {}  # incarnations by node, as the managers said last
         self.started_at = 0.0
@@ -402,7 +402,8 @@ class Cluster:
         words = self._known_members() if name == self._host else ""
         self.publisher.started_again(name)
         if self.gateway == name:
-            self.gateway, self.addresses = "", []
+            self.gateway = ""
+        self._addresses.pop(name, None)
         command = planning.again(old, self.plan.run_dir, self._starts[name], words)
         self._write_secrets(node)
         ours, theirs = socket.socketpair()
@@ -488,14 +489,18 @@ class Cluster:
     def wait_address(self, timeout: float) -> None:
         """Until the gateway has told of an address, if a node has a card."""
         if any(n.net != "none" for n in self.plan.nodes):
-            self._wait(lambda: bool(self.addresses), timeout)
+            self._wait(lambda: bool(self.addresses()), timeout)
+
+    def addresses(self) -> list[str]:
+        """By which the outside knows the vNode."""
+        return self._addresses.get(self.gateway, [])
 
     def network(self) -> dict:
         """What people are told of it: addresses, the node that has them, and published ports."""
         there = self.gateway and self.gateway not in self.lost
         nets = {n.net.partition(":")[0] for n in self.plan.nodes} - {"none"}
         return {"net": nets.pop() if nets else "none", "gateway": self.gateway if there else "",
-                "addresses": self.addresses if there else [],
+                "addresses": self.addresses() if there else [],
                 "published": self.publisher.state()}  # fmt: skip
 
     # Work.
@@ -726,7 +731,7 @@ class Cluster:
         what = "the HCA model" if name == "hca" else f"node {name}"
         log = self._log(name)
         host = os.path.join(self.plan.log_dir, f"{name}.host.log")
-        reason = _panic_line(log) or _boot_error(log) or _last_line(host)
+        reason = _panic_line(log) or _boot_error(log) or without_network(_last_line(host))
         return f"{what} {how}" + (f": {reason}" if reason else "")
 
     def _with_reason(self, node: NodePlan, said: str) -> str:
@@ -800,12 +805,13 @@ class Cluster:
         elif frame.type is Type.GATEWAY:
             if node.role != "processor":
                 raise frames.ProtocolError("GATEWAY from a node that is no processor")
-            self.gateway, self.addresses = node.name, []
+            self.gateway = node.name
             self.publisher.moved(node.name)
         elif frame.type is Type.ADDRESSES:
-            texts = frames.decode_addresses(frame.payload)
-            if node.name == self.gateway:
-                self.addresses = texts
+            if node.role != "processor":
+                raise frames.ProtocolError("ADDRESSES from a node that is no processor")
+            # They may come before it says that it is the gateway.
+            self._addresses[node.name] = frames.decode_addresses(frame.payload)
         elif frame.type is Type.ERROR:
             said = frames.decode_line(frame.payload)
             if said in (FENCED, CUT_OFF):
@@ -865,6 +871,12 @@ def _last_line(path: str) -> str:
     except OSError:
         return ""
     return one_line(lines[-1]) if lines else ""
+
+
+def without_network(said: str) -> str:
+    """With a way on, where that is of a QEMU that was built without its user network."""
+    hint = "; --net none runs without a network"
+    return said + (hint if "-netdev user" in said and "backend" in said else "")
 
 
 def _panic_line(path: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,10 +17,12 @@ from . import accel, fabric, packages
 from .errors import LaunchError, one_line
 from .host import SHM, Host
 from .options import ROLES, Options
+from .plan import ENTROPY
 
 MIN_PYTHON = (3, 11)
 LEAST_RAM = 1 << 30  # what a run with the defaults takes
 LEAST_SPACE = 256 << 20
+NET = "--net user (the default) and --publish"
 
 # A check: does it go, must it, and a line.
 Finding = tuple[bool, bool, str]
@@ -29,11 +30,12 @@ Finding = tuple[bool, bool, str]
 
 def run() -> int:
     side = Host(Options())
-    works = True
+    works, how = True, ""
     for good, must, text in _findings(side):
         print(f"{'ok' if good else 'NO' if must else 'no':<4}{one_line(text)}", flush=True)
         works = works and (good or not must)
-    print("./tessera run works on this host" if works else
+        how = how if good or not text.startswith(NET) else " with --net none"
+    print(f"./tessera run works on this host{how}" if works else
           "./tessera run does not work on this host yet: see the lines with NO")  # fmt: skip
     return 0 if works else 1
 
@@ -56,6 +58,7 @@ def _findings(side: Host) -> Iterator[Finding]:
     )
     if qemu:
         yield from _machines(side, qemu)
+        yield _entropy(qemu)
     yield _memory()
     yield _space(SHM, "the run's directory; without it, the temporary directory")
     yield _space(tempfile.gettempdir(), "the run's directory where /dev/shm is too small")
@@ -76,15 +79,6 @@ def _program(name: str, what: str, must: bool) -> Finding:
         f"{name}: {path}" if path else f"{name} is missing ({what}): apt-get install "
         f"{packages.PACKAGES.get(name, name)}"
     )
-
-
-def _output(argv: list[str]) -> str:
-    try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors="replace", timeout=20)  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
 
 
 def _machines(side: Host, qemu: str) -> Iterator[Finding]:
@@ -128,9 +122,15 @@ def _space(path: str, what: str) -> Finding:
 
 
 def _net(qemu: str | None) -> Finding:
-    good = bool(qemu) and "\nuser" in _output([qemu, "-netdev", "help"])
+    good = bool(qemu) and "\nuser" in accel.list_of(qemu, "-netdev")
     why = "" if good else ": QEMU has no user network, so run and up need --net none or tap:NAME"
-    return good, False, f"--net user (the default) and --publish{why}"
+    return good, False, NET + why
+
+
+def _entropy(qemu: str) -> Finding:
+    good = f'name "{ENTROPY}"' in accel.list_of(qemu, "-device")
+    why = "" if good else " is missing: random numbers are seeded by the launcher and the CPU alone"
+    return good, False, f"QEMU's {ENTROPY}{why}"
 
 
 def _terminal() -> Finding:

@@ -110,7 +110,7 @@ class Host:
         return plan.make_plan(
             self.o, qemu=self.qemu, hca=self.hca, accel=accelerator, build_dir=self.build_dir,
             log_dir=self.log_dir, run_dir=run_dir, disk=self.disk, choice=choice,
-            mounted=tuple(disk for _, disk in self.mounted),
+            mounted=tuple(disk for _, disk in self.mounted), entropy=self._has_entropy(),
         )  # fmt: skip
 
     def _choose_disk(self, run_dir: str, known: dict | None) -> Disk:
@@ -194,6 +194,13 @@ class Host:
         if self.o.dry_run and self.o.accel == "auto" and not os.path.exists(cache):
             return "tcg"
         return accel.choose(self.o.accel, packages.find(self.qemu) or self.qemu, cache)
+
+    def _has_entropy(self) -> bool:
+        """Has this QEMU the device? If it is not asked, or does not say: yes."""
+        if self.o.dry_run:
+            return True
+        return accel.has_device(plan.ENTROPY, packages.find(self.qemu) or self.qemu,
+                                os.path.join(self.build_dir, "entropy.json"))  # fmt: skip
 
     def _run_base(self) -> str:
         """Where the run's directory goes: memory if there is enough, else the disk."""
@@ -361,9 +368,12 @@ class Host:
         sources = [(self.o.rootfs, "/"), *self.o.volumes]
         return cache.tree_key(sources, f"{image.LAYOUT} tree {own}")
 
-    def _net_files(self) -> dict[str, str]:
-        """Files of a tree that are the cluster's; those that --volume or --rw brings are not."""
-        texts = netfiles.contents(self.o.net, netfiles.host_resolv())
+    def _net_files(self, hosts: str = "") -> dict[str, str]:
+        """Files of a tree that are the cluster's; those that --volume or --rw brings are not.
+        @hosts: the names that programs of the host see, which packed ones go on seeing.
+        """
+        resolv = netfiles.read_host(netfiles.HOST_RESOLV)
+        texts = netfiles.contents(self.o.net, resolv, hosts)
         return netfiles.without(texts, self._brought())
 
     def _brought(self) -> list[str]:
@@ -420,7 +430,7 @@ class Host:
             named = {find_program(n) for n in names} - along
             for program in self.host_programs():
                 tree.add_program(program, self.library_path(), program in named)
-            tree.texts |= self._net_files()
+            tree.texts |= self._net_files(netfiles.read_host(netfiles.HOST_HOSTS))
         return tree
 
     def host_programs(self) -> list[str]:

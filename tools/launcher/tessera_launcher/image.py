@@ -119,7 +119,7 @@ class Tree:
             here = treepath.place(where, path)
             if os.path.lexists(here):
                 os.unlink(here)
-            with open(here, "x") as f:
+            with open(here, "x", encoding="utf-8", errors="surrogateescape") as f:
                 f.write(text)
             os.chmod(here, 0o644)
 

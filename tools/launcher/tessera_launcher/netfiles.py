@@ -23,6 +23,7 @@ from .ext4files import Files
 HOSTNAME = "tessera"  # as uname() tells it
 USER_DNS = "10.0.2.3"  # QEMU's user network, which asks the host's own
 HOST_RESOLV = "/etc/resolv.conf"
+HOST_HOSTS = "/etc/hosts"
 MAX_SERVERS, MAX_SEARCH = 3, 6  # the C library reads no more
 _DOMAIN = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 
@@ -35,10 +36,20 @@ ff02::2\tip6-allrouters
 """
 
 
-def contents(net: str, resolv: str) -> dict[str, str]:
-    """Path -> text, for a cluster with --net @net on a host whose resolv.conf is @resolv."""
-    return {"/etc/hosts": _HOSTS, "/etc/hostname": f"{HOSTNAME}\n",
+def contents(net: str, resolv: str, hosts: str = "") -> dict[str, str]:
+    """Path -> text, for a cluster with --net @net on a host whose resolv.conf is @resolv. @hosts: a
+    file of names that is kept, and has the cluster's own added.
+    """
+    return {"/etc/hosts": _with_own_name(hosts) if hosts else _HOSTS,
+            "/etc/hostname": f"{HOSTNAME}\n",
             "/etc/resolv.conf": resolver(net, resolv)}  # fmt: skip
+
+
+def _with_own_name(hosts: str) -> str:
+    names = [line.split("#")[0].split()[1:] for line in hosts.splitlines()]
+    if any(HOSTNAME in words for words in names):
+        return hosts
+    return hosts + ("" if hosts.endswith("\n") else "\n") + f"127.0.1.1\t{HOSTNAME}\n"
 
 
 def resolver(net: str, resolv: str) -> str:
@@ -76,10 +87,11 @@ def _search(resolv: str) -> list[str]:
     return [w for w in last if len(w) <= 253 and _DOMAIN.fullmatch(w)][:MAX_SEARCH]
 
 
-def host_resolv() -> str:
+def read_host(path: str) -> str:
+    """A file of the host, with what is no UTF-8 escaped; "": it has none."""
     try:
-        with open(HOST_RESOLV, errors="replace") as f:
-            return f.read(65536)
+        with open(path, encoding="utf-8", errors="surrogateescape") as f:
+            return f.read()
     except OSError:
         return ""
 

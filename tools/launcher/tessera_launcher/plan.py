@@ -26,7 +26,7 @@ from .publish import monitor_path
 SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 DEFAULT_RAM = {"memory": 512 << 20, "storage": 256 << 20}
 PROCESSOR_RAM = 192 << 20  # beside the excache
-GDB_PORT = 12340
+ENTROPY = "virtio-rng-pci"
 PID_MAX = 4194304  # of Linux: numbers are below it
 KEY_BYTES = 32
 FILE_KEY_BYTES = 16
@@ -74,7 +74,7 @@ class NodePlan:
     ram: int
     params: list[str]
     delay: float = 0.0
-    gdb_port: int | None = None
+    waits_for_gdb: bool = False
     icount: bool = False
     hosts_managers: bool = False
     kernel: str = ""
@@ -147,7 +147,7 @@ def node_list(o: Options, writable: tuple[bool, ...] = ()) -> list[NodePlan]:
         node = NodePlan(name, role, i + 1, i + 1, _selected(o.cpus, role, name, 1),
                         _ram(o, role, name), params, _selected(o.delay, role, name, 0.0))
         if o.gdb and role_matches(o.gdb, role, name):
-            node.gdb_port = GDB_PORT + os.getuid() % 1000 * 8 + i
+            node.waits_for_gdb = True
         node.hosts_managers = i == first_storage
         if role == "processor":
             _give_card(node, o, int(name[1:]))
@@ -216,6 +216,11 @@ def pid_range(index: int, count: int) -> str:
     return f"pids={max(FIRST_PID, index * part)}-{(index + 1) * part - 1}"
 
 
+def gdb_path(run_dir: str, name: str) -> str:
+    """The socket where gdb attaches: no port, which programs could reach as well."""
+    return os.path.join(run_dir, f"{name}.gdb")
+
+
 def _accel(node: NodePlan, accel: str) -> str:
     if accel != "tcg":
         return accel
@@ -232,8 +237,8 @@ def _path(path: str) -> str:
 
 
 def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, run_dir: str,
-                 disk: Disk | None = None) -> Command:  # fmt: skip
-    """The virtual machine of one node."""
+                 disk: Disk | None = None, entropy: bool = True) -> Command:  # fmt: skip
+    """The virtual machine of one node. @entropy: QEMU has the device, which is a second seed."""
     n = node.name
     argv = [
         qemu, "-name", f"tessera-{n}", "-nodefaults", "-no-user-config", "-no-reboot",
@@ -247,7 +252,7 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
         "-fw_cfg", f"name={KEY_FILE},file={_path(key_path(run_dir, n))}",
         "-fw_cfg", f"name={SEED_FILE},file={_path(seed_path(run_dir, n))}",
         "-chardev", f"file,id=log,path={_path(log)}", "-serial", "chardev:log",
-        "-device", "virtio-rng-pci,disable-legacy=on",
+        *(["-device", f"{ENTROPY},disable-legacy=on"] if entropy else []),
         "-device", "isa-debug-exit,iobase=0xf4,iosize=4",
         "-device", "virtio-serial-pci,disable-legacy=on,max_ports=2",
         "-chardev", f"socket,id=ctl,fd={{{n}.ctl}}",
@@ -282,8 +287,10 @@ def qemu_command(node: NodePlan, qemu: str, accel: str, log: str, front: str, ru
                  "-mon", "chardev=mon,mode=control"]  # fmt: skip
     if node.icount:
         argv += ["-icount", "shift=0"]
-    if node.gdb_port:
-        argv += ["-gdb", f"tcp:127.0.0.1:{node.gdb_port}", "-S"]
+    if node.waits_for_gdb:
+        path = _path(gdb_path(run_dir, n))
+        argv += ["-chardev", f"socket,id=gdb0,path={path},server=on,wait=off",
+                 "-gdb", "chardev:gdb0", "-S"]  # fmt: skip
     return Command(n, argv, fds, node.delay)
 
 
@@ -333,7 +340,7 @@ def hca_command(
 
 def make_plan(o: Options, *, qemu: str, hca: str, accel: str, build_dir: str, log_dir: str,
               run_dir: str, disk: Disk, choice: fabric.Choice,
-              mounted: tuple[Disk, ...] = ()) -> Plan:  # fmt: skip
+              mounted: tuple[Disk, ...] = (), entropy: bool = True) -> Plan:  # fmt: skip
     """@disk is the root's; @mounted those of o.mounts."""
     disks = (disk, *mounted)
     nodes = node_list(o, tuple(d.writable for d in disks))
@@ -343,7 +350,7 @@ def make_plan(o: Options, *, qemu: str, hca: str, accel: str, build_dir: str, lo
         node.kernel = os.path.join(build_dir, node.role, "kernel.elf")
         log = os.path.join(log_dir, f"{node.name}.log")
         image = disks[storage.index(node.name)] if node.name in storage else None
-        vms.append(qemu_command(node, qemu, accel, log, choice.front, run_dir, image))
+        vms.append(qemu_command(node, qemu, accel, log, choice.front, run_dir, image, entropy))
     if o.boot_order == "shuffle":
         random.Random(o.seed).shuffle(vms)
         for i, command in enumerate(vms):

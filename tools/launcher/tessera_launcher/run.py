@@ -20,7 +20,7 @@ from .channel import Program
 from .cluster import Cluster
 from .errors import Interrupted, LaunchError, ProgramRefused
 from .options import SEPARATOR, Options, warn
-from .plan import Plan
+from .plan import Plan, gdb_path
 from .streams import InputPump, LinePump, OutputPump
 from .terminal import Terminal
 from .users import User
@@ -257,9 +257,9 @@ def _run_in(cluster: Cluster, side: host.Host, paths: list[list[str]], signals: 
 
 def announce_gdb(cluster: Cluster) -> None:
     for node in cluster.plan.nodes:
-        if node.gdb_port:
-            warn(f"{node.name} waits for: gdb {node.kernel} "
-                 f"-ex 'target remote 127.0.0.1:{node.gdb_port}'")  # fmt: skip
+        if node.waits_for_gdb:
+            path = gdb_path(cluster.plan.run_dir, node.name)
+            warn(f"{node.name} waits for: gdb {node.kernel} -ex 'target remote {path}'")
 
 
 def run_job(starter: Starter, what: frames.Run, signals: Signals,
