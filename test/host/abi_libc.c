@@ -58,6 +58,11 @@
 #define RT_SCOPE_LINK     RT_SCOPE_LINK
 #define RT_SCOPE_HOST     RT_SCOPE_HOST
 
+/* Its numbers have the size of what it does not define. */
+struct termios2 {
+	char bytes[44];
+};
+
 const struct abi_number abi_libc[] = {
 #include <generated/abi_numbers.h>
 };

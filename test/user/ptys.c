@@ -583,11 +583,168 @@ static void packets(void)
 	CHECK(close(slave) == 0 && close(master) == 0);
 }
 
+/* The kernel's structures, which <termios.h> hides, and what is done with them by number. */
+#define KTCGETS2  _IOR('T', 0x2a, struct ktermios2)
+#define KTCSETS2  _IOW('T', 0x2b, struct ktermios2)
+#define KTCSETSW2 _IOW('T', 0x2c, struct ktermios2)
+#define KTCSETSF2 _IOW('T', 0x2d, struct ktermios2)
+
+struct ktermios2 {
+	unsigned int iflag, oflag, cflag, lflag;
+	unsigned char line, cc[19];
+	unsigned int ispeed, ospeed;
+};
+
+struct ktermio {
+	unsigned short iflag, oflag, cflag, lflag;
+	unsigned char line, cc[8];
+};
+
+static void show2(const char *what, int fd)
+{
+	struct ktermios2 t;
+
+	CHECK(ioctl(fd, KTCGETS2, &t) == 0);
+	printf("%s: %#x %#x %#x %#x %u, %u %u, keys", what, t.iflag, t.oflag, t.cflag, t.lflag,
+	       t.line, t.ispeed, t.ospeed);
+	for (size_t i = 0; i < sizeof(t.cc); i++)
+		printf(" %x", t.cc[i]);
+	printf("\n");
+}
+
+/* Settings in the shapes of System V and with speeds of any number. */
+static void shapes(void)
+{
+	int master = master_open(O_NONBLOCK), slave = slave_open(master, O_NOCTTY | O_NONBLOCK);
+	struct ktermios2 t;
+	struct ktermio v;
+	struct termios old;
+	int n = -1;
+
+	show2("new", slave);
+	show2("by its master", master);
+	CHECK(ioctl(slave, KTCGETS2, &t) == 0);
+	t.cflag = (t.cflag & ~0x100fu) | 0x1000; /* BOTHER */
+	t.ispeed = 7;
+	t.ospeed = 12345;
+	call("any speed", ioctl(slave, KTCSETS2, &t));
+	show2("any speed", slave);
+	t.cflag |= 0x1000 << 16;
+	call("two speeds", ioctl(master, KTCSETSW2, &t));
+	show2("two speeds", slave);
+	CHECK(tcgetattr(slave, &old) == 0);
+	old.c_cflag = (old.c_cflag & ~(tcflag_t)(CSIZE | CREAD)) | CS7 | PARENB | CSTOPB;
+	call("seven bits", ioctl(slave, TCSETS, &old));
+	show2("seven bits", slave);
+	t.cflag = B115200 | CS8 | CREAD | B9600 << 16;
+	put(master, "typed\n");
+	get("echo", master, 7);
+	call("names of speeds", ioctl(slave, KTCSETSF2, &t));
+	show2("names of speeds", slave);
+	once("flushed", slave);
+	t.cflag = 0x100f | CS8 | CREAD;
+	call("the fastest", ioctl(slave, KTCSETS2, &t));
+	show2("the fastest", slave);
+	t.cflag = B0 | CS8 | CREAD;
+	call("hang up", ioctl(slave, KTCSETS2, &t));
+	show2("hang up", slave);
+	t.iflag |= 0x12340000;
+	t.cflag = B38400 | CS8 | CREAD | 0x80000000;
+	t.cc[12] = 'r';
+	CHECK(ioctl(slave, KTCSETS2, &t) == 0);
+	memset(&v, 0xee, sizeof(v));
+	call("termio", ioctl(slave, TCGETA, &v));
+	printf("%#x %#x %#x %#x %u", v.iflag, v.oflag, v.cflag, v.lflag, v.line);
+	for (size_t i = 0; i < sizeof(v.cc); i++)
+		printf(" %x", v.cc[i]);
+	printf(" and %x\n", ((unsigned char *)&v)[sizeof(v) - 1]);
+	v.iflag = 0x5;
+	v.lflag |= ECHO;
+	v.lflag &= (unsigned short)~ICANON;
+	v.cc[0] = 'i';
+	v.cc[7] = 's';
+	call("set it", ioctl(master, TCSETA, &v));
+	show2("set it", slave);
+	call("drained", ioctl(slave, TCSETAW, &v));
+	put(master, "typed");
+	get("echo", master, 5);
+	v.lflag |= ICANON;
+	call("flushed", ioctl(slave, TCSETAF, &v));
+	once("flushed", slave);
+	call("termio nowhere", ioctl(slave, TCGETA, nowhere));
+	call("termio from nowhere", ioctl(slave, TCSETA, nowhere));
+	call("termios2 nowhere", ioctl(master, KTCGETS2, nowhere));
+	call("termios2 from nowhere", ioctl(master, KTCSETS2, nowhere));
+	call("carrier", ioctl(slave, TIOCGSOFTCAR, &n));
+	printf("%d\n", n);
+	n = 1;
+	call("no carrier", ioctl(master, TIOCSSOFTCAR, &n));
+	show2("no carrier", slave);
+	n = 0;
+	call("the usual discipline", ioctl(slave, TIOCSETD, &n));
+	n = 1000;
+	call("none", ioctl(slave, TIOCSETD, &n));
+	call("modem lines", ioctl(slave, TIOCMGET, &n));
+	CHECK(close(slave) == 0 && close(master) == 0);
+}
+
+static void nobody_opens(int master)
+{
+	fflush(stdout);
+	if (fork() == 0) {
+		CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+		call("nobody", open(ptsname(master), O_RDWR | O_NOCTTY));
+		call("nobody by the master", ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY));
+		fflush(stdout);
+		_exit(0);
+	}
+	CHECK(wait(NULL) > 0);
+}
+
+/* One user of a terminal at a time, and bytes that are typed by a program. */
+static void exclusive(void)
+{
+	int master = master_open(O_NONBLOCK), slave = slave_open(master, O_NOCTTY | O_NONBLOCK);
+	int n = -1, fd;
+
+	CHECK(fchmod(slave, 0666) == 0);
+	call("shared", ioctl(slave, TIOCGEXCL, &n));
+	printf("%d\n", n);
+	call("alone", ioctl(slave, TIOCEXCL));
+	CHECK(ioctl(slave, TIOCGEXCL, &n) == 0 && ioctl(master, TIOCGEXCL, &fd) == 0);
+	printf("%d, master %d\n", n, fd);
+	fd = slave_open(master, O_NOCTTY); /* root may */
+	CHECK(close(fd) == 0);
+	nobody_opens(master);
+	call("not alone", ioctl(slave, TIOCNXCL));
+	call("the master alone", ioctl(master, TIOCEXCL));
+	CHECK(ioctl(slave, TIOCGEXCL, &n) == 0 && ioctl(master, TIOCGEXCL, &fd) == 0);
+	printf("%d, master %d\n", n, fd);
+	call("nowhere", ioctl(slave, TIOCGEXCL, nowhere));
+	CHECK(fchmod(slave, 0600) == 0);
+	for (const char *p = "tiped\177\177\177\177yped\n"; *p; p++)
+		CHECK(ioctl(slave, TIOCSTI, p) == 0);
+	get("typed by root", slave, 6);
+	call("typed nowhere", ioctl(slave, TIOCSTI, nowhere));
+	fflush(stdout);
+	if (fork() == 0) {
+		CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+		/* EPERM on a Linux that lets anybody do so at the terminal that controls him. */
+		printf("typed by nobody: %d\n", ioctl(slave, TIOCSTI, "x"));
+		fflush(stdout);
+		_exit(0);
+	}
+	CHECK(wait(NULL) > 0);
+	CHECK(close(slave) == 0 && close(master) == 0);
+}
+
 int main(void)
 {
 	alarm(120);
 	names();
 	settings();
+	shapes();
+	exclusive();
 	bytes();
 	flow();
 	packets();

@@ -24,6 +24,7 @@
 #define VLNEXT   15
 #define VEOL2    16
 
+#define LINUX_NCC  8  /* of struct termio */
 #define LINUX_NCCS 19 /* the kernel's; a C library has more */
 
 /* c_iflag */
@@ -49,10 +50,17 @@
 #define XTABS  0x1800u
 
 /* c_cflag */
-#define B38400 0xfu
-#define CS8    0x30u
-#define CREAD  0x80u
-#define HUPCL  0x400u
+#define CBAUD   0x100fu
+#define B38400  0xfu
+#define BOTHER  0x1000u /* the speed is in struct termios2 */
+#define CBAUDEX 0x1000u
+#define CSIZE   0x30u
+#define CS8     0x30u
+#define CREAD   0x80u
+#define PARENB  0x100u
+#define HUPCL   0x400u
+#define CLOCAL  0x800u
+#define IBSHIFT 16 /* to CBAUD of the input's speed */
 
 /* c_lflag */
 #define ISIG    0x1u
@@ -86,6 +94,23 @@ struct linux_termios {
 	uint8_t cc[LINUX_NCCS];
 };
 static_assert(sizeof(struct linux_termios) == 36, "struct termios is ABI");
+
+struct linux_termios2 {
+	struct linux_termios t;
+	uint32_t ispeed;
+	uint32_t ospeed;
+};
+static_assert(sizeof(struct linux_termios2) == 44, "struct termios2 is ABI");
+
+struct linux_termio { /* System V's */
+	uint16_t iflag;
+	uint16_t oflag;
+	uint16_t cflag;
+	uint16_t lflag;
+	uint8_t line;
+	uint8_t cc[LINUX_NCC];
+};
+static_assert(sizeof(struct linux_termio) == 18, "struct termio is ABI");
 
 /* In front of what the master of a pseudo terminal in packet mode reads. */
 #define TIOCPKT_DATA       0

@@ -224,91 +224,7 @@ static ssize_t tty_write(struct file *f, struct uio *uio, uint64_t *pos)
 	return done ? done : ret;
 }
 
-/* --- settings ------------------------------------------------------------------------ */
-
-/* Does ^S stop output and ^Q let it go on? The master in packet mode is told so. */
-static bool flow_by_keys_locked(struct tty *tty) __must_hold(&tty->lock)
-{
-	const struct linux_termios *t = &tty->ld.t;
-
-	assert_spin_held(&tty->lock);
-	return (t->iflag & IXON) && t->cc[VSTOP] == ('S' - '@') && t->cc[VSTART] == ('Q' - '@');
-}
-
-static unsigned int change_termios_locked(struct tty *tty, const struct linux_termios *t)
-	__must_hold(&tty->lock)
-{
-	const bool by_keys = flow_by_keys_locked(tty), stopped = ldisc_stopped(&tty->ld);
-	unsigned int events;
-
-	assert_spin_held(&tty->lock);
-	events = ldisc_set_termios(&tty->ld, t);
-	if (flow_by_keys_locked(tty) != by_keys)
-		tty_tell_master_locked(tty, by_keys ? TIOCPKT_NOSTOP : TIOCPKT_DOSTOP);
-	tty_tell_flow_locked(tty, stopped);
-	return events;
-}
-
-static long set_termios(struct tty *tty, uint32_t cmd, uint64_t arg)
-{
-	struct linux_termios t;
-	unsigned int events;
-	int err = tty_job_check(tty, SIGTTOU);
-
-	if (err)
-		return err;
-	if (copy_from_user(&t, (const void __user *)arg, sizeof(t)))
-		return -EFAULT;
-	if (cmd != TCSETS && tty_drain(tty, WAIT_INTERRUPTIBLE))
-		return -ERESTARTSYS;
-	spin_lock(&tty->lock);
-	if (cmd == TCSETSF) {
-		ldisc_flush_input(&tty->ld);
-		tty_tell_master_locked(tty, TIOCPKT_FLUSHREAD);
-	}
-	events = change_termios_locked(tty, &t);
-	spin_unlock(&tty->lock);
-	/* A reader may be waiting by the old rules. */
-	tty_events(tty, events | LDISC_READABLE);
-	wake_all(&tty->far);
-	return 0;
-}
-
-static long get_termios(struct tty *tty, uint64_t arg)
-{
-	struct linux_termios t;
-
-	spin_lock(&tty->lock);
-	t = tty->ld.t;
-	spin_unlock(&tty->lock);
-	return copy_to_user((void __user *)arg, &t, sizeof(t)) ? -EFAULT : 0;
-}
-
-static long set_winsize(struct tty *tty, uint64_t arg)
-{
-	struct ctl_winsize ws;
-	bool changed;
-
-	if (copy_from_user(&ws, (const void __user *)arg, sizeof(ws)))
-		return -EFAULT;
-	spin_lock(&tty->lock);
-	changed = memcmp(&tty->size, &ws, sizeof(ws)) != 0;
-	tty->size = ws;
-	spin_unlock(&tty->lock);
-	if (changed)
-		tty_events(tty, LDISC_WINCH);
-	return 0;
-}
-
-static long get_winsize(struct tty *tty, uint64_t arg)
-{
-	struct ctl_winsize ws;
-
-	spin_lock(&tty->lock);
-	ws = tty->size;
-	spin_unlock(&tty->lock);
-	return copy_to_user((void __user *)arg, &ws, sizeof(ws)) ? -EFAULT : 0;
-}
+/* --- ioctl --------------------------------------------------------------------------- */
 
 /* tcflow(3): 0 stops output, 1 lets it go on; 2 and 3 ask the other end. */
 static long flow(struct tty *tty, uint64_t how)
@@ -352,27 +268,32 @@ static long flush(struct tty *tty, uint64_t which)
 	return 0;
 }
 
+/*
+ * TIOCSTI: the byte at @arg is typed. As on a Linux with dev.tty.legacy_tiocsti 0, only for a
+ * caller that may do more than to write to a terminal that others read.
+ */
+static long type_for(struct tty *tty, uint64_t arg)
+{
+	unsigned int events;
+	bool stopped;
+	uint8_t c;
+
+	if (!capable(CAP_SYS_ADMIN))
+		return -EIO;
+	if (copy_from_user(&c, (const void __user *)arg, sizeof(c)))
+		return -EFAULT;
+	spin_lock(&tty->lock);
+	stopped = ldisc_stopped(&tty->ld);
+	events = ldisc_input(&tty->ld, c);
+	tty_tell_flow_locked(tty, stopped);
+	spin_unlock(&tty->lock);
+	tty_events(tty, events);
+	return 0;
+}
+
 static long put_count(uint64_t arg, uint32_t n)
 {
 	return put_user_u32(n, (void __user *)arg) ? -EFAULT : 0;
-}
-
-long tty_common_ioctl(struct tty *tty, uint32_t cmd, uint64_t arg)
-{
-	switch (cmd) {
-	case TCGETS:
-		return get_termios(tty, arg);
-	case TCSETS:
-	case TCSETSW:
-	case TCSETSF:
-		return set_termios(tty, cmd, arg);
-	case TIOCGWINSZ:
-		return get_winsize(tty, arg);
-	case TIOCSWINSZ:
-		return set_winsize(tty, arg);
-	default:
-		return tty_job_ioctl(tty, cmd, arg);
-	}
 }
 
 static long tty_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
@@ -403,6 +324,12 @@ static long tty_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 		return flow(tty, arg);
 	case TIOCGPTPEER:
 		return -EIO; /* as Linux says it of what is no master */
+	case TIOCSTI:
+		return type_for(tty, arg);
+	case TIOCEXCL:
+	case TIOCNXCL:
+	case TIOCGEXCL:
+		return tty_exclusive_ioctl(tty, &tty->exclusive, cmd, arg);
 	case TCFLSH:
 		return flush(tty, arg);
 	default:
@@ -491,10 +418,13 @@ static const struct file_ops tty_ops = {
 
 int tty_use(struct tty *tty, struct file *f)
 {
+	const bool may_share = capable(CAP_SYS_ADMIN);
 	int err = 0;
 
 	spin_lock(&tty->lock);
-	if (tty->locked || tty->gone) {
+	if (tty->exclusive && !may_share && !tty->gone) {
+		err = -EBUSY;
+	} else if (tty->locked || tty->gone) {
 		err = -EIO;
 	} else {
 		tty->nr_files++;

@@ -13,7 +13,7 @@
  *		In packet mode (TIOCPKT) a read gives a byte in front of the output, which is 0, or
  *		tells of stops, flushes and flow control, and is alone then.
  * Locking:	tty.lock as elsewhere. A master has no job control: it never controls a session.
- * Limits:	no TCXONC by way of the master; packets do not tell of EXTPROC.
+ * Limits:	no TCXONC and no TIOCSTI (EIO) by way of the master; packets do not tell of EXTPROC.
  * See:		pty(7), ioctl_tty(2)
  */
 #include <arch/uaccess.h>
@@ -316,6 +316,12 @@ static long master_ioctl(struct file *f, uint32_t cmd, uint64_t arg)
 		return session_of(tty, arg);
 	case TIOCNOTTY:
 		return -ENOTTY;
+	case TIOCSTI:
+		return -EIO;
+	case TIOCEXCL:
+	case TIOCNXCL:
+	case TIOCGEXCL:
+		return tty_exclusive_ioctl(tty, &tty->master_exclusive, cmd, arg);
 	default:
 		return tty_common_ioctl(tty, cmd, arg);
 	}

@@ -485,6 +485,7 @@ struct tty *tty_alloc(struct ctl_prog *prog, uint32_t uid, uint32_t gid)
 	tty->born_s = (int64_t)(time_real_ns() / NSEC_PER_SEC);
 	refcount_set(&tty->refs, 1);
 	ldisc_init(&tty->ld);
+	tty->ispeed = tty->ospeed = 38400; /* B38400 */
 	waitqueue_init(&tty->changed);
 	waitqueue_init(&tty->far);
 	return tty;

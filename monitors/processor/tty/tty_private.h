@@ -25,7 +25,11 @@ struct tty {
 	uint32_t gid __guarded_by(&lock);
 	uint32_t mode __guarded_by(&lock);
 	struct ldisc ld __guarded_by(&lock);
+	/* Baud, as they are told: nothing is sent by them. */
+	uint32_t ispeed __guarded_by(&lock);
+	uint32_t ospeed __guarded_by(&lock);
 	struct ctl_winsize size __guarded_by(&lock);
+	bool exclusive __guarded_by(&lock);   /* TIOCEXCL: only CAP_SYS_ADMIN opens it again */
 	uint32_t session __guarded_by(&lock); /* 0: it controls no session */
 	uint32_t pgrp __guarded_by(&lock);    /* in the foreground */
 	uint32_t nr_files __guarded_by(&lock);
@@ -35,10 +39,11 @@ struct tty {
 	bool locked __guarded_by(&lock); /* TIOCSPTLCK: it cannot be opened */
 	bool closed __guarded_by(
 		&lock); /* it was opened, and no file of it is left: the master reads EIO */
-	bool packet __guarded_by(&lock);  /* TIOCPKT: the master reads packets */
-	uint8_t told __guarded_by(&lock); /* TIOCPKT_*: what it is told by the next one */
-	bool gone __guarded_by(&lock);    /* the master is closed: no path leads to it */
-	struct waitqueue changed;         /* readers, writers, drainers, poll */
+	bool master_exclusive __guarded_by(&lock); /* TIOCEXCL at the master: told, no more */
+	bool packet __guarded_by(&lock);           /* TIOCPKT: the master reads packets */
+	uint8_t told __guarded_by(&lock);          /* TIOCPKT_*: what it is told by the next one */
+	bool gone __guarded_by(&lock);             /* the master is closed: no path leads to it */
+	struct waitqueue changed;                  /* readers, writers, drainers, poll */
 	struct waitqueue
 		far; /* the threads that carry a console's input and output; files of a master */
 };
@@ -82,9 +87,11 @@ void tty_leave_session(struct tty *tty);
  */
 void tty_forget_gone(uint32_t sid);
 
-/* open.c */
+/* settings.c */
 /* The ioctls that a terminal and its master have in common. -ENOTTY: none of these. */
 long tty_common_ioctl(struct tty *tty, uint32_t cmd, uint64_t arg);
+/* TIOCEXCL, TIOCNXCL and TIOCGEXCL, where @flag is the side's. */
+long tty_exclusive_ioctl(struct tty *tty, bool *flag, uint32_t cmd, uint64_t arg);
 
 /* job.c */
 /*
