@@ -92,14 +92,14 @@ class Thread:
 def the_core(plain, program):
     got = plain.run([program, "file"])
     assert got.status == 0, got.err
-    status, fault, marker, shared = (int(word, 16) for word in got.err.split())
+    status, *addrs = (int(word, 16) for word in got.err.split())
     assert status == 0x8B  # SIGSEGV, and a core file
-    return got.out, fault, marker, shared
+    return got.out, *addrs
 
 
 def test_the_file(plain, programs, tmp_path):
     program = programs / "glibc-static/cores"
-    data, fault, marker, shared = the_core(plain, program)
+    data, fault, marker, shared, hidden = the_core(plain, program)
     core = Core(data)
     kinds = [kind for _, kind, _ in core.notes]
     assert kinds[:7] == [NT_PRSTATUS, NT_PRPSINFO, NT_SIGINFO, NT_AUXV, NT_FILE, NT_PRFPREG,
@@ -124,6 +124,11 @@ def test_the_file(plain, programs, tmp_path):
     check_process(core, first)
     assert core.at(marker, 24) == b"the bytes of a variable\0"
     assert core.at(shared, 14) == b"shared memory\0"
+    for i in (0, 2, 4):
+        assert core.at(hidden + i * 4096, 7) == b"page %d\0" % i
+    for i in (1, 3):  # MADV_DONTDUMP
+        assert hidden + i * 4096 in {vaddr for vaddr, size, _ in core.memory if size == 0}
+    assert b"page 1" not in data and b"page 3" not in data
     check_gdb(data, program, tmp_path, fault)
 
 

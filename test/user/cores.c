@@ -20,6 +20,7 @@
 
 static char marker[32] = "the bytes of a variable";
 static char *shared;
+static char *hidden;  /* five pages, of which the second to the fourth are not to be dumped */
 static int nr_marked; /* threads whose registers say which they are */
 static volatile int sink;
 
@@ -119,11 +120,17 @@ static void file(void)
 	shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED);
 	strcpy(shared, "shared memory");
+	hidden = mmap(NULL, 5 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(hidden != MAP_FAILED);
+	for (int i = 0; i < 5; i++)
+		sprintf(hidden + i * PAGE, "page %d", i);
+	CHECK(madvise(hidden + PAGE, 3 * PAGE, MADV_DONTDUMP) == 0);
+	CHECK(madvise(hidden + 2 * PAGE, PAGE, MADV_DODUMP) == 0);
 	limit_core(RLIM_INFINITY);
 	status = run(with_threads);
 	copy_out("core");
-	fprintf(stderr, "%#x %#lx %#lx %#lx\n", status, (unsigned long)fault_here,
-		(unsigned long)marker, (unsigned long)shared);
+	fprintf(stderr, "%#x %#lx %#lx %#lx %#lx\n", status, (unsigned long)fault_here,
+		(unsigned long)marker, (unsigned long)shared, (unsigned long)hidden);
 }
 
 /* --- rules -------------------------------------------------------------------------------- */

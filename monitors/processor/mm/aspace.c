@@ -28,6 +28,7 @@
 #include <processor/excache/prefetch.h>
 #include <processor/excache/reclaim.h>
 
+#include "advice.h"
 #include "anon.h"
 #include "attach.h"
 #include "file_maps.h"
@@ -146,8 +147,7 @@ void aspace_put(struct aspace *as)
 	attach_end(as);
 	ranges_end(&as->seals);
 	ranges_end(&as->guards);
-	ranges_end(&as->dont_fork);
-	ranges_end(&as->wipe_on_fork);
+	advice_end(as);
 	ranges_end(&as->locked.ranges);
 	if (as->guest)
 		as->guest->space_ends(as->guest);

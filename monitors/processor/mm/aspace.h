@@ -90,6 +90,16 @@ struct layout_seq {
 #define SEQ_ANY UINT64_MAX /* the caller knows that the layout stays */
 #define COW_ANY UINT64_MAX /* the line is the newest that there can be: copies do not matter */
 
+/* Marks of pages, which a program has made: advice.h. */
+enum mark {
+	MARK_DONT_FORK,
+	MARK_WIPE_ON_FORK,
+	MARK_DONT_DUMP,
+	MARK_POLICY, /* mempolicy.h */
+	MARK_NAME,   /* anon_name.h */
+	NR_MARKS,
+};
+
 /* A part of a space that another module keeps. */
 struct aspace_guest {
 	void (*space_ends)(
@@ -122,8 +132,7 @@ struct aspace {
 	struct ranges seals;                  /* map_lock: seal.h */
 	struct ranges guards;                 /* guard.h */
 	struct locked_ranges locked;          /* map_lock: locked.h */
-	struct ranges dont_fork;              /* map_lock: advice.h */
-	struct ranges wipe_on_fork;           /* the same */
+	struct ranges marks[NR_MARKS];        /* map_lock: advice.h */
 	int failed; /* atomic: negative errno once a page was lost, or may be: no more come */
 	uint32_t lost_node; /* const once failed: where the page was, 0 = not known */
 
@@ -329,6 +338,8 @@ enum populate {
  * -EINTR the thread is killed.
  */
 int aspace_populate(struct aspace *as, vaddr_t start, uint64_t len, enum populate how) __must_check;
+/* Would a touch of the page, which is mapped, find it in the memory of a node? */
+bool aspace_is_resident(struct aspace *as, vaddr_t addr);
 /* Does the page table map the page here, with the rights @prot (PGT_*)? */
 bool aspace_maps(struct aspace *as, vaddr_t addr, unsigned int prot);
 

@@ -4,6 +4,9 @@
  *
  * Flow:	what goes is blocked, dropped at the home if that may have some of it, then here.
  *		Guards (guard.h) come where pages went, before their range is unblocked.
+ * Limits:	HUGEPAGE and NOHUGEPAGE are hints that change nothing, as on a Linux whose
+ *		transparent_hugepage/enabled is "never"; MERGEABLE and UNMERGEABLE answer EINVAL, as
+ *		on one without KSM.
  * Locking:	aspace.map_lock, but while pages are touched
  * Failure:	as of mmap_calls.c
  */
@@ -101,20 +104,20 @@ static bool takes_pages_away(int advice)
 	       advice == MADV_PAGEOUT || advice == MADV_GUARD_INSTALL;
 }
 
-static bool is_of_fork(int advice)
+static bool is_mark(int advice)
 {
-	return advice == MADV_DONTFORK || advice == MADV_DOFORK || advice == MADV_WIPEONFORK ||
-	       advice == MADV_KEEPONFORK;
+	return advice == MADV_DONTFORK || advice == MADV_DOFORK ||
+	       (advice >= MADV_DONTDUMP && advice <= MADV_KEEPONFORK);
 }
 
-static int advise_fork(struct aspace *as, vaddr_t start, uint64_t len, int advice)
+static int advise_marks(struct aspace *as, vaddr_t start, uint64_t len, int advice)
 {
 	int err = mutex_lock_killable(&as->map_lock);
 
 	if (err)
 		return err;
 	if (len)
-		err = advice_set(as, start, start + len, advice);
+		err = advice_give(as, start, start + len, advice);
 	mutex_unlock(&as->map_lock);
 	return err;
 }
@@ -131,8 +134,8 @@ long sys_madvise(const struct syscall_args *args)
 
 	if (range_check(start, &len, -EINVAL))
 		return -EINVAL;
-	if (is_of_fork(advice))
-		return advise_fork(as, start, len, advice);
+	if (is_mark(advice))
+		return advise_marks(as, start, len, advice);
 	switch (advice) {
 	case MADV_POPULATE_READ:
 	case MADV_POPULATE_WRITE:
@@ -145,7 +148,8 @@ long sys_madvise(const struct syscall_args *args)
 		drop = true;
 		break;
 	case MADV_NORMAL ... MADV_WILLNEED:
-	case MADV_MERGEABLE ... MADV_DODUMP:
+	case MADV_HUGEPAGE:
+	case MADV_NOHUGEPAGE:
 	case MADV_COLD:
 	case MADV_PAGEOUT:
 	case MADV_GUARD_REMOVE:

@@ -60,7 +60,7 @@ int layout_prepare(struct aspace *as, bool attaches, bool locks)
 	if (!err)
 		err = guard_prepare(as, false);
 	if (!err)
-		err = advice_prepare(as, false);
+		err = advice_prepare(as);
 	return err ? err : locked_prepare(as, locks);
 }
 

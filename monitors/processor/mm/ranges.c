@@ -74,13 +74,15 @@ static void insert(struct ranges *r, struct addr_range *a)
 	r->nr++;
 }
 
-static void make(struct ranges *r, vaddr_t start, vaddr_t end)
+static void make(struct ranges *r, vaddr_t start, vaddr_t end, uint64_t value)
 {
 	struct addr_range *a = r->spares;
 
 	BUG_ON(!a); /* ranges_prepare() */
 	r->spares = a->next_spare;
-	*a = (struct addr_range){ .start = start, .end = end };
+	*a = (struct addr_range){ .start = start, .end = end, .value = value };
+	if (r->values)
+		r->values->get(value);
 	insert(r, a);
 }
 
@@ -91,11 +93,23 @@ static void take_out(struct ranges *r, struct addr_range *a)
 	r->nr--;
 }
 
+static void make_spare(struct ranges *r, struct addr_range *a)
+{
+	a->next_spare = r->spares;
+	r->spares = a;
+}
+
 static void drop(struct ranges *r, struct addr_range *a)
 {
 	take_out(r, a);
-	a->next_spare = r->spares;
-	r->spares = a;
+	if (r->values)
+		r->values->put(a->value);
+	make_spare(r, a);
+}
+
+static bool same(const struct ranges *r, uint64_t a, uint64_t b)
+{
+	return a == b || (r->values && r->values->same(a, b));
 }
 
 void ranges_add(struct ranges *r, vaddr_t start, vaddr_t end)
@@ -103,8 +117,9 @@ void ranges_add(struct ranges *r, vaddr_t start, vaddr_t end)
 	/* One that ends where this one begins is its neighbour. */
 	struct addr_range *a = ranges_behind(r, start ? start - 1 : 0), *next;
 
+	ASSERT(!r->values);
 	if (!a || a->start > end) {
-		make(r, start, end);
+		make(r, start, end, 0);
 		return;
 	}
 	/* The order stays: nothing lies between the old start and the new one. */
@@ -113,6 +128,29 @@ void ranges_add(struct ranges *r, vaddr_t start, vaddr_t end)
 	while ((next = ranges_next(a)) && next->start <= a->end) {
 		a->end = MAX(a->end, next->end);
 		drop(r, next);
+	}
+}
+
+void ranges_set(struct ranges *r, vaddr_t start, vaddr_t end, uint64_t value)
+{
+	struct addr_range *before, *next;
+
+	ranges_cut(r, start, end);
+	before = ranges_behind(r, start ? start - 1 : 0);
+	next = before && before->start < start ? ranges_next(before) : before;
+	if (before && (before->end != start || !same(r, before->value, value)))
+		before = NULL;
+	if (next && (next->start != end || !same(r, next->value, value)))
+		next = NULL;
+	if (before && next) {
+		before->end = next->end;
+		drop(r, next);
+	} else if (before) {
+		before->end = end;
+	} else if (next) {
+		next->start = start;
+	} else {
+		make(r, start, end, value);
 	}
 }
 
@@ -130,7 +168,7 @@ void ranges_cut(struct ranges *r, vaddr_t start, vaddr_t end)
 		} else {
 			a->end = start;
 			if (rest > end)
-				make(r, end, rest);
+				make(r, end, rest, a->value);
 		}
 	}
 }
@@ -148,14 +186,14 @@ void ranges_move(struct ranges *r, vaddr_t from, uint64_t old_len, vaddr_t to, u
 		const vaddr_t rest = a->end;
 
 		a->end = from;
-		make(r, from, rest);
+		make(r, from, rest, a->value);
 	}
 	a = ranges_behind(r, end - 1);
 	if (a && a->start < end && a->end > end) {
 		const vaddr_t rest = a->end;
 
 		a->end = end;
-		make(r, end, rest);
+		make(r, end, rest, a->value);
 	}
 	while ((a = ranges_behind(r, from)) && a->start < end) {
 		take_out(r, a);
@@ -164,13 +202,15 @@ void ranges_move(struct ranges *r, vaddr_t from, uint64_t old_len, vaddr_t to, u
 	}
 	while ((a = moved)) {
 		const uint64_t first = a->start - from, last = MIN(a->end - from, new_len);
+		const uint64_t value = a->value;
 
 		/* Its own structure is the spare that it may need at its new place. */
 		moved = a->next_spare;
-		a->next_spare = r->spares;
-		r->spares = a;
+		make_spare(r, a);
 		if (first < last)
-			ranges_add(r, to + first, to + last);
+			ranges_set(r, to + first, to + last, value);
+		if (r->values)
+			r->values->put(value);
 	}
 }
 
@@ -178,12 +218,13 @@ int ranges_copy(const struct ranges *from, struct ranges *to, struct kmem_accoun
 {
 	const struct addr_range *a;
 
+	to->values = from->values;
 	rb_for_each_entry(a, &from->root, node) {
 		const int err = ranges_prepare(to, account, 1);
 
 		if (err)
 			return err;
-		make(to, a->start, a->end);
+		make(to, a->start, a->end, a->value);
 	}
 	return 0;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A set of addresses as ranges: pages that are sealed, pages that are guards.
+ * A set of addresses as ranges: pages that are sealed, pages that are guards. Each range may have a
+ * value: the memory policy of its pages, their name.
  *
  * Flow:	ranges_prepare() makes what a change may need; the changes then cannot fail and do
  *		not sleep.
- * Invariants:	ranges neither overlap nor touch: neighbours are one range.
+ * Invariants:	ranges do not overlap, and neighbours that touch have different values.
  * Locking:	the caller's.
  */
 #pragma once
@@ -21,12 +22,21 @@ struct addr_range {
 		struct addr_range *next_spare;
 	};
 	vaddr_t start, end;
+	uint64_t value; /* 0 in a set without values */
+};
+
+/* Values that are more than numbers. */
+struct range_values {
+	void (*get)(uint64_t value); /* one range more has it */
+	void (*put)(uint64_t value);
+	bool (*same)(uint64_t a, uint64_t b);
 };
 
 struct ranges {
 	struct rb_root root;
 	uint64_t nr;
 	struct addr_range *spares;
+	const struct range_values *values; /* const while there are ranges; NULL: numbers */
 };
 
 static inline bool ranges_empty(const struct ranges *r)
@@ -47,6 +57,8 @@ int ranges_prepare(struct ranges *r, struct kmem_account *account, unsigned int 
 	__must_check;
 /* [start, end), which is not empty, is in the set. Needs one spare. */
 void ranges_add(struct ranges *r, vaddr_t start, vaddr_t end);
+/* The same with @value, whatever was there. Needs two spares. */
+void ranges_set(struct ranges *r, vaddr_t start, vaddr_t end, uint64_t value);
 /* It is not. Needs one spare. */
 void ranges_cut(struct ranges *r, vaddr_t start, vaddr_t end);
 /*

@@ -5,9 +5,9 @@
  * Flow:	core_map_make() takes a copy of the list of mappings, with how much of each goes
  *		into the file, as core(5) says. A page that the process never touched is no page
  *		of any object: the file has a hole for it, and nothing is made or fetched for it.
+ *		A mapping of which a part is MADV_DONTDUMP is two or more segments.
  * Context:	the task that ends; no lock held. No thread of the process runs, but a process that
  *		shares its memory may change it: what cannot be had any more is a hole.
- * Limits:	madvise(MADV_DONTDUMP) is not kept.
  */
 #include "core_private.h"
 
@@ -17,7 +17,9 @@
 #include <lib/string.h>
 #include <mm/slab.h>
 #include <processor/excache/frames.h>
+#include <processor/mm/advice.h>
 #include <processor/mm/anon.h>
+#include <processor/mm/vma.h>
 #include <processor/vdso/vdso.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/uio.h>
@@ -144,11 +146,31 @@ static int add_vdso(struct core_map *map, struct aspace *as)
 	return 0;
 }
 
+/*
+ * @seg, whose mapping reaches behind @at, is its part from there on that is all to be shown, or all
+ * not to be: *shown. -EINTR
+ */
+static int cut_at_marks(struct core_segment *seg, struct aspace *as, vaddr_t at, bool *shown)
+{
+	struct advice_part part;
+	const int err = mutex_lock_killable(&as->map_lock);
+
+	if (err)
+		return err;
+	if (seg->vma.start < at)
+		vma_trim_front(&seg->vma, at);
+	*shown = !advice_find(as, MARK_DONT_DUMP, seg->vma.start, &part);
+	seg->vma.end = MIN(seg->vma.end, part.end);
+	mutex_unlock(&as->map_lock);
+	return 0;
+}
+
 int core_map_make(struct core_map *map, struct aspace *as, uint32_t filter,
 		  struct page_bits *private_pages)
 {
 	struct core_segment *seg;
 	vaddr_t at = 0;
+	bool shown = true;
 	int err = anon_pages(as, private_pages);
 
 	while (!err) {
@@ -158,8 +180,10 @@ int core_map_make(struct core_map *map, struct aspace *as, uint32_t filter,
 		if (!aspace_next_vma(as, at, UINT64_MAX, &seg->vma))
 			break;
 		map->nr++; /* has a reference to drop from here on */
+		err = cut_at_marks(seg, as, at, &shown);
 		at = seg->vma.end;
-		choose(seg, as, filter, private_pages);
+		if (!err && shown)
+			choose(seg, as, filter, private_pages);
 		if (is_killed())
 			err = -EINTR;
 	}
