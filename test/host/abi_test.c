@@ -13,6 +13,7 @@
 #include <abi/ioctl.h>
 #include <abi/ioprio.h>
 #include <abi/ipc.h>
+#include <abi/mempolicy.h>
 #include <abi/mman.h>
 #include <abi/mount.h>
 #include <abi/mqueue.h>
@@ -65,6 +66,7 @@ static const char *const unknown[] = {
 	"MFD_EXEC",                         /* since Linux 6.3 */
 	"MFD_NOEXEC_SEAL",                  /* since Linux 6.3 */
 	"MEMBARRIER_CMD_GET_REGISTRATIONS", /* since Linux 6.3 */
+	"MPOL_WEIGHTED_INTERLEAVE",         /* since Linux 6.9 */
 	"MNT_ID_REQ_SIZE_VER0",             /* since Linux 6.8 */
 	"MNT_UNIQUE_ID_OFFSET",             /* in the kernel's own sources only */
 	"STATMOUNT_FS_TYPE",                /* since Linux 6.8 */

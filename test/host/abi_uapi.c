@@ -24,6 +24,7 @@
 #include <linux/magic.h>
 #include <linux/membarrier.h>
 #include <linux/memfd.h>
+#include <linux/mempolicy.h>
 #include <linux/mman.h>
 #include <linux/mount.h>
 #include <linux/mqueue.h>
@@ -68,6 +69,12 @@
 #define IOPRIO_WHO_PGRP                            IOPRIO_WHO_PGRP
 #define IOPRIO_WHO_PROCESS                         IOPRIO_WHO_PROCESS
 #define IOPRIO_WHO_USER                            IOPRIO_WHO_USER
+#define MPOL_DEFAULT                               MPOL_DEFAULT
+#define MPOL_PREFERRED                             MPOL_PREFERRED
+#define MPOL_BIND                                  MPOL_BIND
+#define MPOL_INTERLEAVE                            MPOL_INTERLEAVE
+#define MPOL_LOCAL                                 MPOL_LOCAL
+#define MPOL_PREFERRED_MANY                        MPOL_PREFERRED_MANY
 #define ADDR_NO_RANDOMIZE                          ADDR_NO_RANDOMIZE
 #define READ_IMPLIES_EXEC                          READ_IMPLIES_EXEC
 #define STICKY_TIMEOUTS                            STICKY_TIMEOUTS
@@ -132,6 +139,7 @@ const struct abi_number abi_uapi[] = {
 #include <abi/inotify.h>
 #include <abi/ioctl.h>
 #include <abi/ipc.h>
+#include <abi/mempolicy.h>
 #include <abi/mqueue.h>
 #include <abi/netlink.h>
 #include <abi/poll.h>

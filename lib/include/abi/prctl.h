@@ -51,7 +51,8 @@
 /* PR_MCE_KILL_GET */
 #define PR_MCE_KILL_DEFAULT 2
 
-#define PR_SET_VMA 0x53564d41
+#define PR_SET_VMA           0x53564d41
+#define PR_SET_VMA_ANON_NAME 0
 
 /* arch_prctl() */
 #define ARCH_SET_GS    0x1001

@@ -223,8 +223,7 @@ static bool in_object(struct object *obj, uint64_t pgoff)
 	return true;
 }
 
-/* Would a touch of the page, which is mapped, find it in the memory of a node? */
-static bool is_resident(struct aspace *as, vaddr_t addr)
+bool aspace_is_resident(struct aspace *as, vaddr_t addr)
 {
 	struct layout_seq seq;
 	struct vma v;
@@ -274,7 +273,7 @@ long sys_mincore(const struct syscall_args *args)
 		const uint64_t nr = MIN(len / PAGE_SIZE - done, (uint64_t)sizeof(vec));
 
 		for (uint64_t i = 0; i < nr; i++)
-			vec[i] = is_resident(as, addr + (done + i) * PAGE_SIZE);
+			vec[i] = aspace_is_resident(as, addr + (done + i) * PAGE_SIZE);
 		if (copy_to_user((void __user *)(args->a[2] + done), vec, nr))
 			err = -EFAULT;
 		done += nr;

@@ -12,6 +12,7 @@
 #include <arch/uaccess.h>
 #include <lib/errno.h>
 #include <lib/string.h>
+#include <processor/mm/anon_name.h>
 #include <processor/ns/user_ns.h>
 #include <processor/syscall/syscall.h>
 
@@ -283,6 +284,10 @@ long sys_prctl(const struct syscall_args *args)
 		return set_subreaper(p, arg);
 	case PR_GET_CHILD_SUBREAPER:
 		return put_user_u32(p->child_subreaper, (void __user *)arg);
+	case PR_SET_VMA:
+		return arg == PR_SET_VMA_ANON_NAME
+			       ? anon_name_set(p->as, args->a[2], args->a[3], args->a[4])
+			       : -EINVAL;
 	case PR_GET_TID_ADDRESS:
 		return put_user_u64(task_current()->clear_child_tid, (void __user *)arg);
 	default:

@@ -205,6 +205,7 @@ struct task {
 	uint16_t ioprio;                     /* atomic: ioprio.c */
 	uint32_t login_uid, login_session;   /* own; others read them without a lock; LOGIN_UNSET */
 	uint64_t slack_ns, slack_default_ns; /* own: prctl(PR_SET_TIMERSLACK) */
+	uint64_t mempolicy;                  /* own; others read it: mm/mempolicy.h */
 	struct strace_call *strace;          /* own: the call that is being logged */
 	struct rpc_spin far_wait;            /* own: of poll() for messages of other nodes */
 	struct task_trace trace;             /* as it says itself */

@@ -75,6 +75,7 @@ void sched_inherit(struct task *t)
 		reweigh(t, false);
 	t->slack_ns = t->slack_default_ns = task_current()->slack_ns;
 	t->ioprio = READ_ONCE(task_current()->ioprio);
+	t->mempolicy = task_current()->mempolicy;
 }
 
 /*

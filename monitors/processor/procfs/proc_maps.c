@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * /proc/<pid>/maps, smaps and statm: mappings, and how much of them is in memory here.
+ * /proc/<pid>/maps, smaps, numa_maps and statm: mappings, and how much of them is in memory here.
  *
  * Flow:	the mappings come from the processor's copy of the vma list. Rss counts the pages
  *		that the page table maps.
+ *		A mapping of which parts have names (PR_SET_VMA), or memory policies in numa_maps,
+ *		is several lines.
  * Limits:	a mapping that only the home knows (after a call that failed half way, or one that
  *		changed more than 64 mappings) is missing until a thread touches it. Rss leaves out
  *		pages that are only in the ExCache or at a memory node.
  */
 #include <kernel/panic.h>
 #include <lib/errno.h>
+#include <lib/fmt.h>
 #include <lib/string.h>
+#include <processor/mm/advice.h>
+#include <processor/mm/anon_name.h>
+#include <processor/mm/mempolicy.h>
+#include <processor/mm/vma.h>
 #include <processor/vdso/vdso.h>
 
 #include "proc_private.h"
@@ -44,6 +51,17 @@ static int next_vma(struct aspace *as, vaddr_t *addr, struct vma *out)
 	}
 	spin_unlock(&as->lock);
 	return best ? 0 : -ENOENT;
+}
+
+/* The same, but of a mapping that @addr lies in only the part from there on. */
+static int next_piece(struct aspace *as, vaddr_t *addr, struct vma *out)
+{
+	const vaddr_t from = *addr;
+	const int err = next_vma(as, addr, out);
+
+	if (!err && out->start < from)
+		vma_trim_front(out, from);
+	return err;
 }
 
 #define COUNT_BATCH 4096u /* pages looked at under one hold of the lock */
@@ -115,7 +133,8 @@ void proc_sizes(struct aspace *as, struct proc_sizes *out)
 
 /* --- lines --------------------------------------------------------------------------- */
 
-#define PATH_COLUMN 73 /* where Linux begins the name */
+#define PATH_COLUMN  73 /* where Linux begins the name */
+#define NAME_MAX_LEN (ANON_NAME_MAX + sizeof("[anon_shmem:]"))
 
 static const char *region_name(const struct aspace *as, const struct vma *v)
 {
@@ -124,6 +143,17 @@ static const char *region_name(const struct aspace *as, const struct vma *v)
 	if (!v->file && v->start < as->brk && v->end > as->brk_start)
 		return "[heap]";
 	return NULL;
+}
+
+/* A name is the end of its line, so it may have spaces. */
+static void put_name(struct text *t, const char *name)
+{
+	for (; *name; name++) {
+		if (*name == '\n')
+			text_puts(t, "\\012");
+		else
+			text_putc(t, *name);
+	}
 }
 
 static void put_range(struct text *t, vaddr_t start, vaddr_t end, uint32_t prot, bool shared,
@@ -138,12 +168,39 @@ static void put_range(struct text *t, vaddr_t start, vaddr_t end, uint32_t prot,
 		    (unsigned long long)ino);
 	if (name) {
 		text_pad(t, line, PATH_COLUMN);
-		text_escaped(t, name, "");
+		put_name(t, name);
 	}
 	text_putc(t, '\n');
 }
 
-static void put_vma(struct text *t, const struct aspace *as, const struct vma *v)
+/* The path of what @v shows, or NULL. */
+static const char *file_name(const struct vma *v)
+{
+	if (v->file->path)
+		return v->file->path;
+	/* as Linux names MAP_SHARED | MAP_ANONYMOUS */
+	return v->file->kind == OBJECT_SHARED ? "/dev/zero (deleted)" : NULL;
+}
+
+static bool is_nameless(const struct vma *v)
+{
+	return !v->file || (v->file->kind == OBJECT_SHARED && !v->file->path);
+}
+
+/* @v up to where another name begins; @given is the program's name for it, if there is one. */
+static void cut_at_names(struct vma *v, struct aspace *as, char given[NAME_MAX_LEN])
+{
+	char name[ANON_NAME_MAX] = "";
+
+	if (is_nameless(v))
+		v->end = MIN(v->end, anon_name_at(as, v->start, name));
+	ASSERT(v->start < v->end);
+	given[0] = '\0';
+	if (name[0])
+		snprintf(given, NAME_MAX_LEN, v->file ? "[anon_shmem:%s]" : "[anon:%s]", name);
+}
+
+static void put_vma(struct text *t, const struct aspace *as, const struct vma *v, const char *given)
 {
 	const char *name = region_name(as, v);
 	uint64_t offset = 0, ino = 0;
@@ -153,12 +210,10 @@ static void put_vma(struct text *t, const struct aspace *as, const struct vma *v
 		offset = v->pgoff << PAGE_SHIFT;
 		ino = v->file->file.ino;
 		dev = v->file->dev;
-		if (v->file->path)
-			name = v->file->path;
-		else if (v->file->kind == OBJECT_SHARED)
-			/* as Linux names MAP_SHARED | MAP_ANONYMOUS */
-			name = "/dev/zero (deleted)";
+		name = file_name(v) ? file_name(v) : name;
 	}
+	if (given[0] && (v->file || !name))
+		name = given;
 	put_range(t, v->start, v->end, v->prot, v->flags & VMA_SHARED, offset, dev, ino, name);
 }
 
@@ -205,6 +260,7 @@ static void put_flags(struct text *t, uint32_t prot, uint32_t flags)
 static int all_lines(struct text *t, const struct pseudo_subject *s, bool usage)
 {
 	struct vdso_part parts[2];
+	char given[NAME_MAX_LEN];
 	struct aspace *as;
 	vaddr_t addr = 0;
 	struct vma v;
@@ -219,8 +275,10 @@ static int all_lines(struct text *t, const struct pseudo_subject *s, bool usage)
 		vma_release(&v);
 	}
 	addr = 0;
-	while (!t->err && next_vma(as, &addr, &v) == 0) {
-		put_vma(t, as, &v);
+	while (!t->err && next_piece(as, &addr, &v) == 0) {
+		cut_at_names(&v, as, given);
+		addr = v.end;
+		put_vma(t, as, &v, given);
 		if (usage) {
 			put_usage(t, as, v.start, v.end, v.file);
 			put_flags(t, v.prot, v.flags);
@@ -248,6 +306,103 @@ SHOW(show_pid_maps)
 SHOW(show_pid_smaps)
 {
 	return all_lines(t, s, true);
+}
+
+/* --- numa_maps ------------------------------------------------------------------------- */
+
+/* @v up to where another policy begins; the policy of its first page, or 0. */
+static mempolicy_t cut_at_policies(struct vma *v, struct aspace *as)
+{
+	struct advice_part part = { 0 };
+	bool found;
+
+	if (!READ_ONCE(as->marks[MARK_POLICY].nr) || mutex_lock_killable(&as->map_lock))
+		return 0;
+	found = advice_find(as, MARK_POLICY, v->start, &part);
+	mutex_unlock(&as->map_lock);
+	v->end = MIN(v->end, part.end);
+	ASSERT(v->start < v->end);
+	return found ? part.value : 0;
+}
+
+/* Every page is on node 0. */
+static void put_pages(struct text *t, struct aspace *as, const struct vma *v)
+{
+	struct rss c;
+
+	count_mapped(as, v->start, v->end, &c);
+	ASSERT(c.dirty <= c.pages && c.accessed <= c.pages);
+	if (!c.pages)
+		return;
+	if (!v->file)
+		text_printf(t, " anon=%llu", (unsigned long long)c.pages);
+	if (c.dirty)
+		text_printf(t, " dirty=%llu", (unsigned long long)c.dirty);
+	if (v->file && c.pages != c.dirty)
+		text_printf(t, " mapped=%llu", (unsigned long long)c.pages);
+	if (c.accessed < c.pages)
+		text_printf(t, " active=%llu", (unsigned long long)c.accessed);
+	text_printf(t, " N0=%llu kernelpagesize_kB=%llu", (unsigned long long)c.pages,
+		    (unsigned long long)PAGE_SIZE >> 10);
+}
+
+static void put_numa_line(struct text *t, struct aspace *as, const struct vma *v,
+			  mempolicy_t policy)
+{
+	const char *region = region_name(as, v);
+	char words[MEMPOLICY_TEXT];
+
+	mempolicy_print(policy, words);
+	text_printf(t, "%08llx %s", (unsigned long long)v->start, words);
+	if (v->file) {
+		text_puts(t, " file=");
+		text_escaped(t, file_name(v) ? file_name(v) : "", "\t= ");
+	} else if (region) {
+		text_puts(t, region[1] == 'h' ? " heap" : " stack");
+	}
+	put_pages(t, as, v);
+	text_putc(t, '\n');
+}
+
+/* Of the thread, or of the process's first one, which may have ended: 0. */
+static int task_policy(const struct pseudo_subject *s, mempolicy_t *policy)
+{
+	struct proc_ref ref;
+	const int err = proc_get(s, &ref);
+
+	*policy = 0;
+	if (err)
+		return err;
+	if (!ref.task)
+		ref.task = task_find(ref.process->pid);
+	if (ref.task)
+		*policy = READ_ONCE(ref.task->mempolicy);
+	proc_put(&ref);
+	return 0;
+}
+
+SHOW(show_pid_numa_maps)
+{
+	mempolicy_t own = 0;
+	struct aspace *as;
+	vaddr_t addr = 0;
+	struct vma v;
+	int err = proc_aspace(s, &as);
+
+	if (err || !as)
+		return err;
+	err = task_policy(s, &own);
+	while (!err && !t->err && next_piece(as, &addr, &v) == 0) {
+		const mempolicy_t policy = cut_at_policies(&v, as);
+
+		addr = v.end;
+		if (v.file && v.file->kind == OBJECT_FILE && !v.file->path)
+			proc_name_object(s, as, &v);
+		put_numa_line(t, as, &v, policy ? policy : own);
+		vma_release(&v);
+	}
+	aspace_put(as);
+	return err;
 }
 
 SHOW(show_pid_smaps_rollup)

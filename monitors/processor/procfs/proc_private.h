@@ -37,6 +37,7 @@ struct proc_sizes { /* pages */
 void proc_sizes(struct aspace *as, struct proc_sizes *out);
 
 SHOW(show_pid_maps);
+SHOW(show_pid_numa_maps);
 SHOW(show_pid_smaps);
 SHOW(show_pid_smaps_rollup);
 SHOW(show_pid_stat);

@@ -130,6 +130,7 @@ static int next_task(const struct pseudo_subject *s, uint64_t *nr, char name[PSE
 		TRACED_FILE("maps", 0444, show_pid_maps), MEMORY_FILE("mem", 0600, &proc_mem_ops), \
 		PSEUDO_FILE("mountinfo", 0444, show_pid_mountinfo),                                \
 		PSEUDO_FILE("mounts", 0444, show_pid_mounts), PSEUDO_DIR("net", proc_net_nodes),   \
+		TRACED_FILE("numa_maps", 0444, show_pid_numa_maps),                                \
 		{ .name = "ns", .mode = S_IFDIR | 0511, .children = proc_ns_nodes },               \
 		PSEUDO_FILE("oom_score", 0444, show_pid_oom_score),                                \
 		PSEUDO_WRITABLE("oom_score_adj", 0644, show_pid_oom_score_adj,                     \
