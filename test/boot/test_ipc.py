@@ -7,9 +7,9 @@ from boot import on_host
 # Programs of test/user that print the same on both.
 SAME = ["acls", "aios", "asyncs", "cachestats", "controls", "dnotifys", "edges", "ends", "epolls",
         "fds", "futexes", "ifreqs", "inets", "inotifys", "ipcspaces", "leases", "locks", "mqueues",
-        "multicasts", "namespaces", "netfiles", "netlinks", "oddcalls", "pairs", "pipes", "polls",
-        "pthreads", "ptys", "resolves", "seccomps", "socklimits", "splices", "sysvs", "unixes",
-        "xattrs"]
+        "multicasts", "namespaces", "netfiles", "netlinks", "numas", "oddcalls", "pairs", "pipes",
+        "polls", "pthreads", "ptys", "resolves", "seccomps", "socklimits", "splices", "sysvs",
+        "unixes", "xattrs"]
 
 # Pipelines of a shell, over megabytes of text T; every program is a process of its own.
 PIPELINES = """

@@ -47,6 +47,64 @@ def test_mappings_against_a_model(cluster, programs, kind):
     assert cluster.run(argv) == on_host(argv)
 
 
+# As a Linux with CONFIG_ANON_VMA_NAME prints them.
+NAMES = """\
+name: 0
+named: page 0 to 1
+named: page 1 to 4 [anon:some pages (of 8)]
+named: page 4 to 8
+another: 0
+two names: page 0 to 1
+two names: page 1 to 2 [anon:some pages (of 8)]
+two names: page 2 to 3 [anon:one]
+two names: page 3 to 4 [anon:some pages (of 8)]
+two names: page 4 to 8
+the same: 0
+one name: page 0 to 1
+one name: page 1 to 8 [anon:some pages (of 8)]
+none: 0
+with a part without: page 0 to 1
+with a part without: page 1 to 4 [anon:some pages (of 8)]
+with a part without: page 4 to 5
+with a part without: page 5 to 8 [anon:some pages (of 8)]
+empty: 0
+81 bytes: -1 EINVAL
+80 bytes: -1 EINVAL
+79 bytes: 0
+a bracket: -1 EINVAL
+a control: -1 EINVAL
+above ASCII: -1 EINVAL
+nowhere: -1 EFAULT
+not aligned: -1 EINVAL
+nothing: 0
+a hole: -1 ENOMEM
+too long: -1 EINVAL
+another thing: -1 EINVAL
+a short one: 0
+names: page 0 to 1 [anon:short]
+names: page 1 to 4 [anon:some pages (of 8)]
+names: page 4 to 5
+names: page 5 to 7 [anon:some pages (of 8)]
+names: page 7 to 8 [anon:before a hole]
+names of a child: page 0 to 1 [anon:short]
+names of a child: page 1 to 4 [anon:some pages (of 8)]
+names of a child: page 4 to 5
+names of a child: page 5 to 7 [anon:some pages (of 8)]
+names of a child: page 7 to 8 [anon:before a hole]
+moved: page 0 to 2 [anon:before a hole]
+moved: page 2 to 4
+shared: 0
+shared: page 0 to 1 [anon_shmem:of all]
+a file: -1 EBADF
+"""
+
+
+def test_names_of_memory(cluster, programs):
+    got = cluster.run([programs / "glibc-static/numas", "names"])
+    assert got.out.decode() == NAMES
+    assert got.status == 0, got.err
+
+
 def test_calls_about_mappings(cluster, programs):
     for name in ("fixed", "forkmarks", "guards", "mapflags", "memfds", "memlimits", "seals"):
         argv = [programs / "glibc-static" / name]
