@@ -307,7 +307,6 @@ static void switch_threads(struct runqueue *rq, struct thread *prev, struct thre
 {
 	counter_inc(&count_switches);
 	next->run_start_ns = now;
-	next->nr_switches++;
 	if (prev->is_idle)
 		sched_idle_leave();
 	if (next->user.pgtable)
@@ -330,6 +329,14 @@ enum why {
 	YIELDS,
 	PREEMPTED,
 };
+
+/* As Linux counts them: to yield is no sleep. */
+static void count_switch(struct thread *prev, enum why why)
+{
+	prev->nr_switches++;
+	if (why != SLEEPS || prev->state == THREAD_RUNNABLE)
+		prev->nr_forced++;
+}
 
 /* Whether @prev might go on here; else it is off the queues from now on. */
 static bool goes_on(struct runqueue *rq, struct thread *prev, enum why why) __must_hold(&rq->lock)
@@ -367,10 +374,12 @@ static void reschedule(enum why why)
 	update_slice(rq, next, now);
 	if (rq->bitmap && cpu_online_count() > 1)
 		rq_offer(rq);
-	if (next == prev)
+	if (next == prev) {
 		rq_unlock(rq);
-	else
+	} else {
+		count_switch(prev, why);
 		switch_threads(rq, prev, next, now);
+	}
 }
 
 static void give_way(enum why why)

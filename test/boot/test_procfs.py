@@ -293,6 +293,16 @@ def test_memory_is_told_to_the_page(pool, programs, size, pages):
     assert cluster.stats()["p0"]["excache.stored"] == 0
 
 
+def test_major_faults(pool, programs):
+    """What does not fit into the cache is fetched again: /proc/<pid>/stat tells both kinds."""
+    cluster = pool.get("--excache", "2M", *TWO_MEMORIES)
+    before = cluster.stats()["p0"]["excache.fetches"]
+    out = cluster.run([programs / "glibc-static/majors"]).checked().decode()
+    fetched = cluster.stats()["p0"]["excache.fetches"] - before
+    first, again, told, minor = (int(x) for x in out.split())
+    assert first < 500 and 2000 < again <= told < fetched + 500 and minor > 3000, out
+
+
 def test_descriptors_of_directories_there(plain):
     """Links of /proc/self/fd lead to directories of /proc and /sys, and say so when their process
     is gone.

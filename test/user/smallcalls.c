@@ -622,6 +622,58 @@ static void resources(void)
 	       children.ru_maxrss >= once.ru_maxrss);
 }
 
+/* The number behind @field in /proc/self/status. */
+static long in_status(const char *field)
+{
+	char line[256];
+	long n = -1;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, field, strlen(field)))
+			n = strtol(line + strlen(field), NULL, 10);
+	}
+	CHECK(fclose(f) == 0);
+	return n;
+}
+
+/* Two processes share a CPU, so each yield is a switch; a sleep is one of the other kind. */
+static void switches(void)
+{
+	const struct timespec ms = { .tv_nsec = 1000000 };
+	struct rusage before, yielded, slept;
+	cpu_set_t all, first;
+	pid_t pid;
+
+	CHECK(sched_getaffinity(0, sizeof(all), &all) == 0);
+	CPU_ZERO(&first);
+	for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&first); i++) {
+		if (CPU_ISSET(i, &all))
+			CPU_SET(i, &first);
+	}
+	CHECK(sched_setaffinity(0, sizeof(first), &first) == 0);
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		for (;;)
+			sched_yield();
+	}
+	CHECK(getrusage(RUSAGE_SELF, &before) == 0);
+	do { /* as often as it takes: a yield may find nothing else to run */
+		sched_yield();
+		CHECK(getrusage(RUSAGE_SELF, &yielded) == 0);
+	} while (yielded.ru_nivcsw < before.ru_nivcsw + 5);
+	for (int i = 0; i < 20; i++)
+		nanosleep(&ms, NULL);
+	CHECK(getrusage(RUSAGE_SELF, &slept) == 0);
+	printf("sleeps %d, in status %d %d\n", slept.ru_nvcsw >= yielded.ru_nvcsw + 20,
+	       in_status("voluntary_ctxt_switches:") >= slept.ru_nvcsw,
+	       in_status("nonvoluntary_ctxt_switches:") >= slept.ru_nivcsw);
+	CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+	CHECK(sched_setaffinity(0, sizeof(all), &all) == 0);
+}
+
 static void *outlive(void *arg)
 {
 	char text[512], *at;
@@ -678,6 +730,7 @@ int main(int argc, char **argv)
 	exec_dumpable();
 	personas();
 	resources();
+	switches();
 	nice_values();
 	return 0;
 }

@@ -104,7 +104,9 @@ struct thread {
 	struct cpu_mask allowed; /* run queue lock: CPUs it may run on */
 	uint64_t run_start_ns;   /* run queue lock: run_ns counts up to here */
 	uint64_t run_ns;         /* run queue lock: CPU time so far */
-	uint64_t nr_switches;    /* owner cpu */
+	uint64_t nr_switches;    /* owner cpu: away from it */
+	uint64_t nr_forced;      /* owner cpu: of these, while it could have gone on */
+	uint64_t nr_fetches;     /* owner thread: lines that it has waited for */
 	uint64_t user_ns;        /* run queue lock: of run_ns, what ticks have told apart */
 	uint64_t system_ns;      /* run queue lock */
 	bool in_system;          /* run queue lock: where the last tick found it */

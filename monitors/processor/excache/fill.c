@@ -18,6 +18,7 @@
 #include "cache_private.h"
 
 #include <kernel/panic.h>
+#include <kernel/thread.h>
 #include <kernel/time.h>
 #include <lib/err.h>
 #include <mm/slab.h>
@@ -315,6 +316,7 @@ int fill_anon(struct object *obj, uint64_t pgoff, struct line *line, struct line
 	int err;
 
 	counter_inc(&excache_fetch);
+	thread_current()->nr_fetches++;
 	steps_note_fetch();
 	err = victim ? -EAGAIN : fill_read(obj, pgoff, line);
 	if (err != -EAGAIN) {
@@ -488,6 +490,7 @@ int fill_file(struct object *obj, uint64_t pgoff, struct line *line)
 		return err;
 	}
 	call->release = file_demand_release;
+	thread_current()->nr_fetches++;
 	err = file_demand_run(ff, call);
 	if (err == -EHOSTDOWN && !call->answered && obj->live)
 		WRITE_ONCE(obj->node, 0);

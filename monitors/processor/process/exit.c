@@ -37,7 +37,9 @@ void usage_add(struct usage *to, const struct usage *from)
 	to->utime_ns += from->utime_ns;
 	to->stime_ns += from->stime_ns;
 	to->faults += from->faults;
+	to->major += from->major;
 	to->switches += from->switches;
+	to->forced += from->forced;
 	to->max_rss = MAX(to->max_rss, from->max_rss);
 }
 
@@ -51,7 +53,9 @@ void usage_of_task(const struct task *t, struct usage *u)
 {
 	*u = (struct usage){
 		.faults = t->faults,
+		.major = t->major_faults,
 		.switches = t->thread->nr_switches,
+		.forced = t->thread->nr_forced,
 	};
 	thread_cpu_times(t->thread, &u->utime_ns, &u->stime_ns);
 }

@@ -127,8 +127,11 @@ void rusage_fill(struct linux_rusage *ru, const struct usage *u)
 {
 	*ru = (struct linux_rusage){
 		.maxrss = (int64_t)u->max_rss,
-		.minflt = (int64_t)u->faults,
-		.nvcsw = (int64_t)u->switches,
+		/* The parts of other threads may have grown since the whole was read. */
+		.minflt = (int64_t)(u->faults - MIN(u->major, u->faults)),
+		.majflt = (int64_t)u->major,
+		.nvcsw = (int64_t)(u->switches - MIN(u->forced, u->switches)),
+		.nivcsw = (int64_t)u->forced,
 	};
 	put_time(ru->utime, u->utime_ns);
 	put_time(ru->stime, u->stime_ns);

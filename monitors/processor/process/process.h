@@ -93,8 +93,8 @@ struct program {
 /* Resources that tasks have used; sums are kept for tasks that are gone. */
 struct usage {
 	uint64_t utime_ns, stime_ns;
-	uint64_t faults;
-	uint64_t switches;
+	uint64_t faults, major; /* of the program's memory; those that waited for another node */
+	uint64_t switches, forced;
 	uint64_t max_rss; /* KiB */
 };
 
@@ -196,7 +196,7 @@ struct task {
 	uint64_t robust_list;   /* own; user address of its head, or 0 */
 	struct task_rseq rseq;  /* own */
 	struct sem_undos *sem_undos;         /* own: <processor/ipc/sysv.h>; NULL: none */
-	uint64_t faults;                     /* own */
+	uint64_t faults, major_faults;       /* own */
 	int nice;                            /* vnode.lock; others read it without */
 	uint32_t policy;                     /* atomic: as sched_getscheduler() tells it */
 	struct fair_fixed fixed;             /* process.sig_lock: of a real-time policy, else 0 */

@@ -116,6 +116,7 @@ static int page_fault(const struct user_fault *fault)
 {
 	struct task *t = task_current();
 	struct aspace *as = t->process->as;
+	const uint64_t fetches = t->thread->nr_fetches;
 	int err = unlikely(aspace_below_stack(as, fault->addr))
 			  ? -EFAULT
 			  : aspace_fault(as, fault->addr, access_of(fault->flags));
@@ -124,6 +125,7 @@ static int page_fault(const struct user_fault *fault)
 		err = aspace_fault(as, fault->addr, access_of(fault->flags));
 
 	t->faults++;
+	t->major_faults += t->thread->nr_fetches != fetches;
 	return likely(!err) ? 0 : page_fault_failed(t, fault, err);
 }
 

@@ -2,8 +2,8 @@
 /*
  * /proc/<pid>/stat and status: one process, or one thread, in numbers and in words.
  *
- * Fields that mean nothing here are 0 as on Linux: kernel stack, wait channel, page faults that
- * went to a disk.
+ * Fields that mean nothing here are 0 as on Linux: kernel stack, wait channel. A major fault is one
+ * that waited for a page of another node.
  */
 #include <abi/sched.h>
 #include <kernel/panic.h>
@@ -31,7 +31,7 @@ struct facts {
 	uint32_t cpu;
 	struct cpu_mask allowed;
 	uint64_t user_ns, system_ns, child_user_ns, child_system_ns, start_ns;
-	uint64_t faults, child_faults, switches;
+	uint64_t faults, major, child_faults, child_major, switches, forced;
 	uint64_t pending, shared_pending, blocked, ignored, caught;
 	uint64_t queued, queue_limit; /* signals of its user */
 	uint32_t seccomp_mode, nr_filters;
@@ -69,7 +69,10 @@ static void add_task_locked(const struct task *t, struct facts *f)
 	thread_cpu_times(t->thread, &user_ns, &system_ns);
 	f->user_ns += user_ns;
 	f->system_ns += system_ns;
+	/* The parts first: they are never more than the whole. */
+	f->forced += READ_ONCE(t->thread->nr_forced);
 	f->switches += READ_ONCE(t->thread->nr_switches);
+	f->major += READ_ONCE(t->major_faults);
 	f->faults += READ_ONCE(t->faults);
 }
 
@@ -147,11 +150,14 @@ static int read_facts(const struct pseudo_subject *s, struct facts *f)
 		f->user_ns = p->usage_dead.utime_ns;
 		f->system_ns = p->usage_dead.stime_ns;
 		f->faults = p->usage_dead.faults;
+		f->major = p->usage_dead.major;
 		f->switches = p->usage_dead.switches;
+		f->forced = p->usage_dead.forced;
 	}
 	f->child_user_ns = p->usage_children.utime_ns;
 	f->child_system_ns = p->usage_children.stime_ns;
 	f->child_faults = p->usage_children.faults;
+	f->child_major = p->usage_children.major;
 	spin_unlock(&p->vnode->lock);
 	read_signals(&ref, f);
 	/* The last task gives back the memory on its way out. */
@@ -217,8 +223,9 @@ static void put_stat(struct text *t, const struct pseudo_subject *s, const struc
 		foreground = (int)proc_nr(s, (uint32_t)foreground);
 	text_printf(t, "%u (%s) %c %u %u %u %u %d 4194304 ", proc_nr(s, f->pid), f->comm, f->state,
 		    proc_nr(s, f->ppid), proc_nr(s, f->pgid), proc_nr(s, f->sid), tty, foreground);
-	text_printf(t, "%llu %llu 0 0 ", (unsigned long long)f->faults,
-		    (unsigned long long)f->child_faults);
+	text_printf(t, "%llu %llu %llu %llu ", (unsigned long long)(f->faults - f->major),
+		    (unsigned long long)(f->child_faults - f->child_major),
+		    (unsigned long long)f->major, (unsigned long long)f->child_major);
 	text_printf(t, "%llu %llu %llu %llu ", ticks(f->user_ns), ticks(f->system_ns),
 		    ticks(f->child_user_ns), ticks(f->child_system_ns));
 	text_printf(t, "%d %d %u 0 %llu ", priority_of(f), f->nice, f->nr_threads,
@@ -474,8 +481,8 @@ static void put_status(struct text *t, const struct pseudo_subject *s, const str
 		    c->no_new_privs, f->seccomp_mode, f->nr_filters);
 	put_cpus(t, &f->allowed);
 	text_puts(t, "\nMems_allowed:\t1\nMems_allowed_list:\t0\n");
-	text_printf(t, "voluntary_ctxt_switches:\t%llu\nnonvoluntary_ctxt_switches:\t0\n",
-		    (unsigned long long)f->switches);
+	text_printf(t, "voluntary_ctxt_switches:\t%llu\nnonvoluntary_ctxt_switches:\t%llu\n",
+		    (unsigned long long)(f->switches - f->forced), (unsigned long long)f->forced);
 }
 
 SHOW(show_pid_status)

@@ -49,6 +49,7 @@ struct thread {
 	void *private;
 	uint32_t faults_off;
 	void *fault_hints, *fault_steps;
+	uint64_t nr_fetches;
 	unsigned int nr_pins;
 	uint32_t tid;
 	char name[THREAD_NAME_LEN];
