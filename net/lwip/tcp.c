@@ -149,9 +149,10 @@ static bool must_give_up(const struct tcpip_conn *c, const struct tcp_pcb *pcb)
 		return true;
 	if (!c->user_timeout_ms)
 		return false;
-	if (is_waiting(pcb))
+	/* As Linux, which looks when a repetition, or a probe of a full window, is due. */
+	if (is_waiting(pcb) && (pcb->state == SYN_SENT || pcb->nrtx || pcb->persist_backoff))
 		return sys_now() - c->progress_ms >= c->user_timeout_ms;
-	return ip_get_option(pcb, SOF_KEEPALIVE) && pcb->keep_cnt_sent &&
+	return !is_waiting(pcb) && ip_get_option(pcb, SOF_KEEPALIVE) && pcb->keep_cnt_sent &&
 	       (tcp_ticks - pcb->tmr) * TCP_SLOW_INTERVAL >= c->user_timeout_ms;
 }
 
@@ -167,15 +168,25 @@ static err_t on_poll(void *arg, struct tcp_pcb *pcb)
 	return ERR_ABRT;
 }
 
-/* The same for one that its user has closed; @arg: seconds. */
+/*
+ * The same for one that its user has closed; @arg: seconds, and above them the tick, not 0, at
+ * which the peer's end was first waited for.
+ */
 static err_t on_closed_poll(void *arg, struct tcp_pcb *pcb)
 {
-	const uint32_t ticks = (uint32_t)(uintptr_t)arg * 1000 / TCP_SLOW_INTERVAL;
+	const uint32_t seconds = (uint32_t)(uintptr_t)arg;
+	uint32_t since = (uint32_t)((uintptr_t)arg >> 32);
 
 	assert_mutex_held(&stack_mutex);
-	if (pcb->state != FIN_WAIT_2 || tcp_ticks - pcb->tmr < ticks)
+	if (pcb->state != FIN_WAIT_2)
 		return ERR_OK;
-	tcp_abandon(pcb, 0); /* as Linux, which sends nothing */
+	if (!since) {
+		since = MAX(tcp_ticks, 1u);
+		tcp_arg(pcb, (void *)((uintptr_t)since << 32 | seconds));
+	}
+	if (tcp_ticks - since < seconds * 1000 / TCP_SLOW_INTERVAL)
+		return ERR_OK;
+	tcp_abandon(pcb, !seconds); /* as Linux, which says so only if it does not wait at all */
 	return ERR_ABRT;
 }
 
@@ -383,6 +394,10 @@ void tcpip_close(struct tcpip_conn *c, bool reset)
 		struct tcp_pcb *pcb = c->pcb;
 
 		detach_locked(pcb, c->fin_wait_s);
+		if (pcb->state == FIN_WAIT_2 && !c->fin_wait_s)
+			reset = true;
+		/* The times of lwIP's states count from the close, not from the last segment. */
+		pcb->tmr = tcp_ticks;
 		/* Bytes that were not read: lwIP resets the connection itself. */
 		if (reset || tcp_close(pcb) != ERR_OK)
 			tcp_abort(pcb);

@@ -32,6 +32,7 @@ static struct {
 	unsigned int nr_frames, nr_tokens;
 	unsigned int disorder; /* per cent of frames that are lost, doubled or delayed, each */
 	bool deaf;             /* all are lost */
+	bool slow;             /* they do not arrive until it is no more */
 	struct prng rng;
 	struct netdev nd;
 } card = { .lock = SPINLOCK_INIT("card", RANK_SPIN_QUEUE) };
@@ -157,11 +158,12 @@ static unsigned int card_poll(struct netdev *nd, unsigned int queue, unsigned in
 	(void)queue;
 	(void)budget;
 	flags = spin_lock_irqsave(&card.lock);
-	nr = card.nr_frames;
+	nr = card.slow ? 0 : card.nr_frames;
 	nr_tokens = card.nr_tokens;
 	memcpy(frames, card.frames, sizeof(frames));
 	memcpy(tokens, card.tokens, sizeof(tokens));
-	card.nr_frames = card.nr_tokens = 0;
+	card.nr_frames -= nr;
+	card.nr_tokens = 0;
 	spin_unlock_irqrestore(&card.lock, flags);
 	for (unsigned int i = 0; i < nr_tokens; i++)
 		nd->user->sent(nd, tokens[i], 0);
@@ -174,7 +176,7 @@ static bool card_arm(struct netdev *nd, unsigned int queue)
 {
 	(void)nd;
 	(void)queue;
-	return __atomic_load_n(&card.nr_frames, __ATOMIC_ACQUIRE);
+	return !card.slow && __atomic_load_n(&card.nr_frames, __ATOMIC_ACQUIRE);
 }
 
 static int card_open(struct netdev *nd)
@@ -314,7 +316,7 @@ static void start(struct ktest *t)
 	}
 	prng_seed(&card.rng, 14);
 	card.disorder = 0;
-	card.deaf = false;
+	card.deaf = card.slow = false;
 	WAIT_FOR(t, has_address());
 }
 
@@ -602,6 +604,69 @@ static void a_silent_peer_is_given_up(struct ktest *t)
 	tcpip_close(a.c, false);
 	tcpip_close(b.c, true);
 	tcpip_unlisten(l);
+}
+
+/* One that answers late is not, as long as nothing has to be repeated. */
+static void a_slow_peer_is_waited_for(struct ktest *t)
+{
+	struct end a = { 0 }, b = { 0 };
+	struct tcpip_listener *l;
+	struct tcpip_status s;
+
+	start(t);
+	ASSERT_TRUE(t, connect_pair(t, &l, &a, &b));
+	tcpip_set_option(a.c, TCPIP_USER_TIMEOUT_MS, 100);
+	__atomic_store_n(&card.slow, true, __ATOMIC_RELEASE);
+	EXPECT_EQ(t, tcpip_send(a.c, "hello", 5, false), 5);
+	EXPECT_EQ(t, time_to_end(&a, 1200), 1200u);
+	tcpip_status(a.c, &s);
+	EXPECT_EQ(t, s.retransmits, 0u);
+	__atomic_store_n(&card.slow, false, __ATOMIC_RELEASE);
+	card.nd.user->wake(&card.nd, 0);
+	do {
+		thread_sleep_ns(20000);
+		tcpip_status(a.c, &s);
+	} while (s.unsent);
+	EXPECT_EQ(t, a.gone, 0u);
+	tcpip_close(a.c, true);
+	tcpip_close(b.c, true);
+	tcpip_unlisten(l);
+}
+
+/* Closed by its user, the peer still open: how long it stays, of an idle connection. */
+static void a_closed_one_waits_as_told(struct ktest *t)
+{
+	const struct tcpip_name to = name_of(own_ip, 80);
+
+	start(t);
+	for (uint16_t seconds = 0; seconds <= 5; seconds += 5) {
+		const struct tcpip_name from = { .port = (uint16_t)(39300 + seconds) };
+		struct end a = { 0 }, b = { 0 }, again = { 0 };
+		const struct tcpip_name any = { .port = 80 };
+		struct tcpip_listener *l;
+
+		ASSERT_EQ(t, tcpip_listen(&any, 8, on_accepted, &b, &l), 0);
+		ASSERT_EQ(t, tcpip_connect(&from, &to, &end_user, &a, &a.c), 0);
+		WAIT_FOR(t, __atomic_load_n(&b.c, __ATOMIC_ACQUIRE));
+		tcpip_set_option(a.c, TCPIP_FIN_WAIT_S, seconds);
+		EXPECT_EQ(t, time_to_end(&a, 40000), 40000u);
+		tcpip_close(a.c, false);
+		WAIT_FOR(t, has_ended(b.c));
+		if (!seconds) {
+			WAIT_FOR(t, is_gone(b.c));
+			EXPECT_EQ(t, b.error, -ECONNRESET);
+		} else {
+			EXPECT_EQ(t, time_to_end(&b, 2000), 2000u);
+			/* Its names are in use as long as it is there. */
+			EXPECT_EQ(t, tcpip_connect(&from, &to, &end_user, &again, &again.c),
+				  -EADDRINUSE);
+			EXPECT_EQ(t, time_to_end(&b, 6000), 6000u);
+			ASSERT_EQ(t, tcpip_connect(&from, &to, &end_user, &again, &again.c), 0);
+			tcpip_close(again.c, true);
+		}
+		tcpip_close(b.c, true);
+		tcpip_unlisten(l);
+	}
 }
 
 /* With a bound of unsent bytes a connection is not writable while more wait. */
@@ -894,6 +959,8 @@ static const struct ktest_case tcpip_cases[] = {
 	KTEST(nobody_answers),
 	KTEST(a_syn_is_repeated_as_told),
 	KTEST(a_silent_peer_is_given_up),
+	KTEST(a_slow_peer_is_waited_for),
+	KTEST(a_closed_one_waits_as_told),
 	KTEST(unsent_bytes_are_bounded),
 	KTEST(datagrams_arrive),
 	KTEST(datagrams_have_packets),

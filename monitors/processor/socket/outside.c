@@ -110,7 +110,7 @@ static void pass_option(struct socket *s, struct tcpip_conn *c, size_t i)
 	if (passed[i].level == (four ? SOL_IPV6 : SOL_IP))
 		return;
 	(void)inet_option_changed(s, passed[i].level, passed[i].option, &value);
-	/* As Linux: negative: it does not wait at all; 0: the system's time. */
+	/* As Linux: negative: it does not wait, but resets; 0: the system's time. */
 	if (passed[i].to == TCPIP_FIN_WAIT_S)
 		value = value < 0 ? 0 : value ? value : INT32_MAX;
 	tcpip_set_option(c, passed[i].to, (uint32_t)value);

@@ -142,9 +142,9 @@ enum tcpip_option {
 	TCPIP_TOS,
 	TCPIP_USER_TIMEOUT_MS, /* that the peer may confirm nothing of what waits; 0: lwIP's own */
 	TCPIP_SYN_COUNT,       /* repetitions of a SYN, which are TCPIP_SYN_MAX at most */
-	TCPIP_FIN_WAIT_S,      /* that a closed connection waits for its peer's end: 20 at most */
-	TCPIP_UNSENT_LOW,      /* bytes not sent yet below which it is writable; 0: any */
-	TCPIP_QUICKACK,        /* an acknowledgement that waits leaves now */
+	TCPIP_FIN_WAIT_S, /* that a closed one waits for its peer's end: 20 at most; 0: reset */
+	TCPIP_UNSENT_LOW, /* bytes not sent yet below which it is writable; 0: any */
+	TCPIP_QUICKACK,   /* an acknowledgement that waits leaves now */
 };
 #define TCPIP_SYN_MAX 12u
 #define TCPIP_SYN_DEF 6u /* unless it is set */
