@@ -114,6 +114,22 @@ static bool is_sound(struct pbuf *p)
 	return !CHECKSUM_CHECK_ICMP || !inet_chksum_pbuf(p);
 }
 
+/* A message to a broadcast or a group is none that a datagram of ours has caused. */
+static bool is_for_many(void)
+{
+	if (ip_current_is_v6())
+		return false; /* ICMPv6 does not forbid it */
+	return ip4_addr_ismulticast(ip4_current_dest_addr()) ||
+	       ip4_addr_isbroadcast(ip4_current_dest_addr(), ip_current_input_netif());
+}
+
+/* Types of messages about another packet; the others are not worth a copy. */
+static bool is_about_a_packet(uint8_t type)
+{
+	return ip_current_is_v6() ? type < 128
+				  : type == ICMP_DUR || type == ICMP_TE || type == ICMP_PP;
+}
+
 /* @p begins with the IP header, and is lwIP's. 0: lwIP goes on with it. */
 static u8_t on_icmp(void *arg, struct raw_pcb *pcb, struct pbuf *p, const ip_addr_t *addr)
 {
@@ -127,6 +143,7 @@ static u8_t on_icmp(void *arg, struct raw_pcb *pcb, struct pbuf *p, const ip_add
 	(void)addr;
 	assert_mutex_held(&stack_mutex);
 	if (p->tot_len < head + ICMP_HEAD || (size_t)(p->tot_len - head) > MESSAGE_MAX ||
+	    !is_about_a_packet(pbuf_get_at(p, head)) || is_for_many() ||
 	    pbuf_remove_header(p, head))
 		return 0;
 	sound = is_sound(p);

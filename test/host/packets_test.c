@@ -256,6 +256,45 @@ static void errors_come_back(struct ktest *t)
 	nothing_is_left(t);
 }
 
+/* A router on the way to AWAY says that a packet was too large. */
+static int too_big(struct socket *s)
+{
+	const struct sock_addr away = name4(AWAY, OUT_ECHO);
+	struct inet_error e = { .type = 3, .code = 4, .info = 1400 };
+
+	inet_map_v4(&away.in.addr, e.dest.addr);
+	inet_error_tell(s, &e, NULL);
+	return socket_take_error(s);
+}
+
+/* Sizes are for good, unless the program leaves them to the routers. */
+static void sizes_are_told(struct ktest *t)
+{
+	const struct sock_addr away = name4(AWAY, OUT_ECHO);
+	const uint8_t doc[16] = { 0x20, 1, 0x0d, 0xb8, [15] = 1 };
+	struct inet_error e = { .type = 1, .code = 9 };
+	struct socket *s;
+
+	fake_task(0);
+	outside_card(true);
+	s = udp(0);
+	EXPECT_EQ(t, too_big(s), 0);
+	EXPECT_EQ(t, s->ops->connect(s, &away, false), 0);
+	EXPECT_EQ(t, too_big(s), EMSGSIZE);
+	EXPECT_EQ(t, set_int(s, IP_MTU_DISCOVER, 0), 0);
+	EXPECT_EQ(t, too_big(s), 0);
+	EXPECT_EQ(t, set_int(s, IP_RECVERR, 1), 0);
+	EXPECT_EQ(t, too_big(s), 0);
+	EXPECT_EQ(t, set_int(s, IP_MTU_DISCOVER, 1), 0);
+	EXPECT_EQ(t, too_big(s), EMSGSIZE);
+	/* Of IPv6 codes that nobody knows are, too. */
+	memcpy(e.dest.addr, doc, sizeof(doc));
+	inet_error_tell(s, &e, NULL);
+	EXPECT_EQ(t, socket_take_error(s), EPROTO);
+	socket_drop(s);
+	nothing_is_left(t);
+}
+
 /* Errors that nobody reads are bounded, and go with the option or the socket. */
 static void errors_are_bounded(struct ktest *t)
 {
@@ -374,6 +413,7 @@ static const struct ktest_case cases[] = {
 	KTEST(sources_are_the_vnodes),
 	KTEST(losses_are_counted),
 	KTEST(errors_come_back),
+	KTEST(sizes_are_told),
 	KTEST(errors_are_bounded),
 	KTEST(options_reach_the_stack),
 	KTEST(a_connection_is_whole_at_once),

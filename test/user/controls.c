@@ -510,6 +510,9 @@ static void refused(int family, const char *host, const char *to, int level, int
 	struct sockaddr_storage ss;
 	const socklen_t len = name_of(&ss, to, port);
 	char big[2000] = "big";
+	struct iovec iov = { big, 10 };
+	struct mmsghdr several[2] = { { .msg_hdr = { .msg_iov = &iov, .msg_iovlen = 1 } },
+				      { .msg_hdr = { .msg_iov = &iov, .msg_iovlen = 1 } } };
 
 	printf("errors of %s\n", to);
 	plain(fd, to, port);
@@ -525,6 +528,9 @@ static void refused(int family, const char *host, const char *to, int level, int
 	error_of("pending", fd);
 	ready("told", fd);
 	receive("in the queue", fd, 1000, MSG_ERRQUEUE);
+	plain(fd, to, port);
+	call("several", recvmmsg(fd, several, 2, MSG_ERRQUEUE | MSG_DONTWAIT, NULL));
+	ready("several", fd);
 	plain(fd, to, port);
 	call("receive", recv(fd, buf, 10, MSG_DONTWAIT));
 	call("receive", recv(fd, buf, 10, MSG_DONTWAIT));

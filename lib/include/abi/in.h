@@ -17,6 +17,7 @@
 #define IP_RECVOPTS             6
 #define IP_PKTINFO              8
 #define IP_MTU_DISCOVER         10
+#define IP_PMTUDISC_DONT        0
 #define IP_PMTUDISC_DO          2
 #define IP_PMTUDISC_PROBE       3
 #define IP_RECVERR              11

@@ -68,7 +68,7 @@ static struct icmp_errno errno_of6(uint8_t type, uint8_t code)
 	switch (type) {
 	case ICMPV6_DEST_UNREACH:
 		return code < ARRAY_SIZE(unreachable6) ? unreachable6[code]
-						       : (struct icmp_errno){ EPROTO, false };
+						       : (struct icmp_errno){ EPROTO, true };
 	case ICMPV6_PKT_TOOBIG:
 		return (struct icmp_errno){ EMSGSIZE, false };
 	case ICMPV6_TIME_EXCEED:
@@ -132,11 +132,27 @@ static void queue_error(struct socket *s, const struct inet_error *e,
 		sock_msg_free(msg);
 }
 
+/* A router has dropped a packet that was too large. */
+static bool is_too_big(const struct inet_error *e, bool four)
+{
+	return four ? e->type == ICMP_DEST_UNREACH && e->code == ICMP_FRAG_NEEDED
+		    : e->type == ICMPV6_PKT_TOOBIG;
+}
+
+/* Does the program leave the sizes of packets to the routers? */
+static bool leaves_sizes(struct socket *s, bool four)
+{
+	int discover;
+
+	(void)inet_option_changed(s, four ? SOL_IP : SOL_IPV6,
+				  four ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER, &discover);
+	return discover == IP_PMTUDISC_DONT;
+}
+
 void inet_error_tell(struct socket *s, const struct inet_error *e, struct sock_msg *msg)
 {
 	const bool four = inet_is_v4(e->dest.addr);
-	const struct icmp_errno what =
-		four ? errno_of4(e->type, e->code) : errno_of6(e->type, e->code);
+	struct icmp_errno what = four ? errno_of4(e->type, e->code) : errno_of6(e->type, e->code);
 	const struct linux_sock_extended_err ee = {
 		.err = what.err,
 		.origin = four ? SO_EE_ORIGIN_ICMP : SO_EE_ORIGIN_ICMP6,
@@ -144,8 +160,13 @@ void inet_error_tell(struct socket *s, const struct inet_error *e, struct sock_m
 		.code = e->code,
 		.info = e->info,
 	};
-	const bool wants = what.err && inet_wants_errors(s, four);
+	bool wants = what.err && inet_wants_errors(s, four);
 
+	/* As Linux: then IPv4 has no error, and that of IPv6 is not for good. */
+	if (is_too_big(e, four)) {
+		what.fatal = !leaves_sizes(s, four);
+		wants = wants && (what.fatal || !four);
+	}
 	if (wants && msg)
 		queue_error(s, e, &ee, msg);
 	else if (msg)

@@ -384,7 +384,8 @@ long sys_recvmmsg(const struct syscall_args *args)
 	s = socket_borrow(args->a[0], &ref);
 	if (IS_ERR(s))
 		return PTR_ERR(s);
-	ret = -socket_take_error(s);
+	/* The queue of errors is read whatever is pending. */
+	ret = (args->a[3] & MSG_ERRQUEUE) ? 0 : -socket_take_error(s);
 	if (!ret)
 		ret = recv_many(s, ref.file, args, deadline_ns);
 	socket_return(&ref);
