@@ -1621,6 +1621,54 @@ static void a_flush_waits_for_what_is_open(struct ktest *t)
 	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 }
 
+static struct {
+	struct inode *file;
+	bool begun, done;
+} setter;
+
+static void set_elsewhere(void *arg)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 0600 };
+
+	__atomic_store_n(&setter.begun, true, __ATOMIC_RELEASE);
+	EXPECT_EQ((struct ktest *)arg, setter.file->ops->setattr(setter.file, &mode), 0);
+	__atomic_store_n(&setter.done, true, __ATOMIC_RELEASE);
+}
+
+/* No other change becomes true here in front of one that is before it in the queue. */
+static void changes_become_true_in_their_order(struct ktest *t)
+{
+	struct file_attr root, attr;
+	struct storage_name at = { .dir = &root.file, .name = "a", .len = 1 };
+	struct thread *thread;
+	struct numbered *n;
+
+	setup(t);
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, make("/b", S_IFREG | 0644, &setter.file), 0);
+	ASSERT_EQ(t, stat_path("/", &root), 0);
+	ASSERT_EQ(t, stat_path("/a", &attr), 0);
+	setter.begun = setter.done = false;
+	n = behind_unlink(&user, &at, &attr.file);
+	ASSERT_TRUE(t, n);
+	thread = thread_create("setter", set_elsewhere, t);
+	ASSERT_FALSE(t, IS_ERR(thread));
+	while (!__atomic_load_n(&setter.begun, __ATOMIC_ACQUIRE))
+		thread_yield();
+	for (int i = 0; i < 1000; i++)
+		thread_yield();
+	EXPECT_FALSE(t, __atomic_load_n(&setter.done, __ATOMIC_ACQUIRE));
+	EXPECT_TRUE(t, kept_remove(&root, "a", 1, &attr));
+	behind_send(n);
+	thread_join(thread);
+	EXPECT_EQ(t, net.nr_setattrs, 0u);
+	inode_put(setter.file);
+	EXPECT_EQ(t, remove_path("/b"), 0);
+	drain();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
+}
+
 /* One wait for a node that does not come back is for all that is queued for it. */
 static void a_node_that_is_gone_is_waited_for_once(struct ktest *t)
 {
@@ -2226,6 +2274,7 @@ LATER(what_the_node_refuses_is_told)
 LATER(want_of_memory_is_waited_for)
 LATER(rights_are_those_of_now)
 LATER(a_flush_waits_for_what_is_open)
+LATER(changes_become_true_in_their_order)
 LATER(a_node_that_is_gone_is_waited_for_once)
 LATER(the_end_of_a_node_is_waited_for)
 LATER(a_node_that_is_away_keeps_no_other_from_forgetting)
@@ -2278,6 +2327,7 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(want_of_memory_is_waited_for_with_changes_later),
 	KTEST(rights_are_those_of_now_with_changes_later),
 	KTEST(a_flush_waits_for_what_is_open_with_changes_later),
+	KTEST(changes_become_true_in_their_order_with_changes_later),
 	KTEST(a_node_that_is_gone_is_waited_for_once_with_changes_later),
 	KTEST(the_end_of_a_node_is_waited_for_with_changes_later),
 	KTEST(a_node_that_is_away_keeps_no_other_from_forgetting_with_changes_later),

@@ -3,7 +3,8 @@
  * Removals of names, renames and changes of attributes that a storage node is told later.
  *
  * Locking:	behind.lock (RANK_SPIN_FS) guards the queues and their counts. The buffers of a
- *		queue are its thread's.
+ *		queue are its thread's. behind_node.order (RANK_MONITOR) is held while a change is
+ *		open: changes are in the queue in the order in which they become true here.
  */
 #define PR_FMT "files: "
 
@@ -61,6 +62,7 @@ static struct {
 struct behind_node {
 	struct list_head link;                             /* behind.lock; const once it is there */
 	uint32_t node;                                     /* const */
+	struct mutex order;                                /* of the thread that has one open */
 	struct list_head queue __guarded_by(&behind.lock); /* struct numbered.queue */
 	uint64_t queued __guarded_by(&behind.lock);        /* so far */
 	uint64_t taken __guarded_by(&behind.lock);         /* of these the thread has */
@@ -442,6 +444,7 @@ static struct behind_node *node_make(uint32_t node)
 	if (!b)
 		return NULL;
 	b->node = node;
+	mutex_init(&b->order, "behind.order", RANK_MONITOR);
 	list_init(&b->queue);
 	list_init(&b->sending);
 	waitqueue_init(&b->due);
@@ -486,9 +489,11 @@ static bool has_room(struct behind_node *b)
 	return room;
 }
 
-/* From here on a flush waits for @n. */
+/* From here on a flush waits for @n, and other changes wait until leave(). */
 static void enter(struct behind_node *b, struct numbered *n)
+	__no_lock_analysis("the order is given up by leave()")
 {
+	mutex_lock(&b->order);
 	n->state = NUMBERED_OPEN;
 	spin_lock(&behind.lock);
 	if (list_empty(&b->queue))
@@ -520,6 +525,7 @@ static bool take_room(struct behind_node *b)
 
 /* @n is not open any more. */
 static void leave(struct numbered *n, enum numbered_state state)
+	__no_lock_analysis("the order was taken by enter()")
 {
 	struct behind_node *b = find(n->node);
 	bool wake;
@@ -531,6 +537,7 @@ static void leave(struct numbered *n, enum numbered_state state)
 	       b->queued - b->taken >= MANY;
 	n->state = state; /* the thread may free it from here on */
 	spin_unlock(&behind.lock);
+	mutex_unlock(&b->order);
 	if (wake)
 		wake_one(&b->due);
 }

@@ -41,7 +41,8 @@ struct storage_rename;
 /*
  * The removal of the name @at of @victim, which no program here uses, by @cred. NULL: no memory, or
  * the caller is killed, or it is switched off: then the node is asked at once. May wait for room.
- * A flush waits from here on until it is sent or cancelled: the caller does not sleep until then.
+ * A flush, and other changes there, wait from here on until this thread has sent or cancelled it:
+ * it waits for no other thread until then.
  */
 struct numbered *behind_unlink(const struct fs_cred *cred, const struct storage_name *at,
 			       const struct file_id *victim);
