@@ -140,13 +140,14 @@ static uint64_t own_promise(const struct ext4_op *op, const struct ext4_inode *i
 	return in->delayed - MIN(in->delayed, kept);
 }
 
-uint64_t ext4_avail(const struct ext4_op *op, const struct ext4_inode *in)
+/* So much may @op take for @in, when @kept of the free blocks are kept, for these two as well. */
+static uint64_t avail_of(const struct ext4_op *op, const struct ext4_inode *in, uint64_t kept)
 {
 	const struct ext4_fs *fs = op->fs;
 	const uint64_t promise = in ? own_promise(op, in) : 0;
 	const uint64_t room = op->room ? EXT4_ROOM_BLOCKS : 0;
 	const uint64_t own = promise + room - MIN(room, (uint64_t)op->taken);
-	const uint64_t others = ext4_kept_blocks(fs) - promise - room;
+	const uint64_t others = kept - promise - room;
 	const uint64_t nr_free = ext4_free_blocks(fs);
 	uint64_t left = nr_free > others ? nr_free - others : 0, spare;
 
@@ -155,6 +156,17 @@ uint64_t ext4_avail(const struct ext4_op *op, const struct ext4_inode *in)
 	/* A promise is kept, also one that root got out of the reserved blocks. */
 	spare = left - own;
 	return own + (spare > fs->r_blocks ? spare - fs->r_blocks : 0);
+}
+
+uint64_t ext4_avail(const struct ext4_op *op, const struct ext4_inode *in)
+{
+	return avail_of(op, in, ext4_kept_blocks(op->fs));
+}
+
+uint64_t ext4_avail_with_rooms(const struct ext4_op *op, const struct ext4_inode *in)
+{
+	ASSERT(!op->room);
+	return avail_of(op, in, op->fs->delayed);
 }
 
 bool ext4_has_busy(struct ext4_fs *fs)

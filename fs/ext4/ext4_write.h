@@ -119,6 +119,8 @@ uint64_t ext4_goal_of(const struct ext4_inode *in);
 bool ext4_has_busy(struct ext4_fs *fs);
 /* Blocks that @op may still take, for @in: those that are promised to it, and the free ones. */
 uint64_t ext4_avail(const struct ext4_op *op, const struct ext4_inode *in);
+/* The same when names that are to come have no room; @op has none. */
+uint64_t ext4_avail_with_rooms(const struct ext4_op *op, const struct ext4_inode *in);
 
 /*
  * ialloc.c: make @in, which ext4_inode_new() made and @op locks, an inode of type @mode near @dir;
@@ -135,6 +137,8 @@ void ext4_inode_init(struct ext4_op *op, struct ext4_inode *in, uint32_t flags, 
 
 /* rooms.c */
 uint32_t ext4_rooms(struct ext4_fs *fs, uint32_t nr);
+/* Give up those of which the blocks were promised to a file. */
+void ext4_rooms_fit(struct ext4_fs *fs);
 /* The change @op, which has succeeded, has used its room up. */
 void ext4_room_used(struct ext4_op *op);
 

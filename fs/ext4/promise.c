@@ -8,7 +8,8 @@
  * Invariants:	fs->delayed is the sum of the inodes' delayed. An inode with a promise stays in the
  *		cache of inodes. The end of the file ends its promise (ext4_evict()).
  * Locking:	fs->change guards the promises; in->lock the map that is looked at.
- * Failure:	-ENOSPC: the promise is as it was before.
+ * Failure:	-ENOSPC: the promise is as it was before. One that is told again, when this node was
+ *		started again, comes before room for names, which was kept anew before it came.
  */
 #include <kernel/mutex.h>
 #include <kernel/rwsem.h>
@@ -163,7 +164,8 @@ static void forget_behind(struct fs_promise *p, uint32_t nr)
 static int promise_locked(struct ext4_inode *in, struct fs_promise *p, const struct fs_change *ch)
 {
 	const struct ext4_op op = { .fs = in->fs, .ch = ch };
-	const uint64_t avail = ext4_avail(&op, in);
+	/* Without pages to look at, nothing is asked for that was not promised before. */
+	const uint64_t avail = p->nr ? ext4_avail(&op, in) : ext4_avail_with_rooms(&op, in);
 	uint64_t needed, all, least, most;
 	int err;
 
@@ -186,6 +188,7 @@ static int promise_locked(struct ext4_inode *in, struct fs_promise *p, const str
 	}
 	/* Of the others it was not asked whether they fit: no more is kept than is there. */
 	set_promise(in, MIN(most, avail));
+	ext4_rooms_fit(in->fs);
 	return 0;
 }
 

@@ -4,7 +4,7 @@
  *
  * Flow:	fs_rooms() says for how many; ext4_avail() leaves EXT4_ROOM_BLOCKS for each of them
  *		alone, but for the change that brings one (fs_change.room), which takes what it
- *		needs out of its own.
+ *		needs out of its own. A promise of blocks that is told again takes them back.
  * Locking:	fs->change.
  */
 #include <kernel/mutex.h>
@@ -25,6 +25,16 @@ uint32_t ext4_rooms(struct ext4_fs *fs, uint32_t nr)
 	WRITE_ONCE(fs->rooms, nr);
 	mutex_unlock(&fs->change);
 	return nr;
+}
+
+void ext4_rooms_fit(struct ext4_fs *fs)
+{
+	const uint64_t nr_free = ext4_free_blocks(fs), delayed = fs->delayed;
+	const uint64_t fit = nr_free > delayed ? (nr_free - delayed) / EXT4_ROOM_BLOCKS : 0;
+
+	assert_mutex_held(&fs->change);
+	if (fs->rooms > fit)
+		WRITE_ONCE(fs->rooms, (uint32_t)fit);
 }
 
 void ext4_room_used(struct ext4_op *op)

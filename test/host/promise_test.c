@@ -305,6 +305,42 @@ static void no_more_is_promised_than_there_is(struct ktest *t)
 	finish(&r);
 }
 
+/* After a start again room for names is kept before the promises come that are told again. */
+static void a_promise_told_again_comes_before_rooms(struct ktest *t)
+{
+	struct fs_attr cut = { .mask = FS_SET_SIZE };
+	struct fs_inode *in, *other;
+	struct fs_promise p;
+	struct ext4_fs *fs;
+	struct fixture r;
+	uint64_t nr;
+
+	start(&r, t, "-t ext4 -b 1024 -J size=1 -m 0");
+	fs = container_of(r.fs, struct ext4_fs, base);
+	in = make(&r, "file");
+	other = make(&r, "other");
+	ASSERT_EQ(t, promise(in, 64, 0, 0, 0, &p, &as_user), 0);
+	nr = fs->delayed;
+	cut.size = fill(&r, other, &as_root) * PAGE_SIZE; /* the last one had some blocks */
+	ASSERT_EQ(t, fs_setattr(other, &cut, &as_root), 0);
+	ASSERT_EQ(t, fs_sync(r.fs), 0);
+	ASSERT_EQ(t, promise(in, 0, 0, 0, 0, &p, &as_user), 0);
+	ASSERT_EQ(t, fs->delayed, 0);
+	/* As the node does when it begins. */
+	EXPECT_EQ(t, fs_rooms(r.fs, 20), 20);
+	/* A new one takes nothing of that, nor what it has not asked for. */
+	EXPECT_EQ(t, promise(in, 60, 0, 1, 1, &p, &as_user), -ENOSPC);
+	EXPECT_EQ(t, fs->rooms, 20);
+	ASSERT_EQ(t, promise(in, 64, 0, 0, 0, &p, &as_user), 0);
+	EXPECT_EQ(t, fs->delayed, nr);
+	EXPECT_EQ(t, fs->rooms, (ext4_free_blocks(fs) - nr) / EXT4_ROOM_BLOCKS);
+	for (uint64_t i = 0; i < 64; i++)
+		ASSERT_EQ(t, write_page(in, 200 + 2 * i, &as_user), 0);
+	fs_inode_put(in);
+	fs_inode_put(other);
+	finish(&r);
+}
+
 /* Blocks that are there but not written need no promise; the range may lie behind all. */
 static void what_has_blocks_needs_none(struct ktest *t)
 {
@@ -369,6 +405,7 @@ static const struct ktest_case promise_cases[] = {
 	KTEST(what_has_blocks_needs_none),
 	KTEST(attributes_leave_promises_alone),
 	KTEST(no_more_is_promised_than_there_is),
+	KTEST(a_promise_told_again_comes_before_rooms),
 	KTEST(allocations_leave_kept_pages_alone),
 	{ 0 },
 };

@@ -50,7 +50,7 @@ COUNTER(behind_failed, "behind.failed", "... that the node refused, or that it c
 #define OLD_NS     (2 * NSEC_PER_MSEC) /* and so are some that are so old */
 #define RETRY_NS   (20 * NSEC_PER_MSEC)
 #define MARKS      1024u /* of files whose attributes wait in the queue */
-#define ROOMS      64u   /* that a node keeps for names to come */
+#define ROOMS      PS_ROOMS_MAX /* that a node keeps for names to come */
 
 static uint64_t rooms_ns = NSEC_PER_SEC; /* for so long after the last one; const but for tests */
 

@@ -504,7 +504,7 @@ struct ps_batch_rep_wire {
 };
 static_assert(sizeof(struct ps_batch_rep_wire) == 8, "PS_BATCH reply is ABI");
 #define PS_BATCH_MAX 64u
-#define PS_ROOMS_MAX 256u
+#define PS_ROOMS_MAX 64u
 
 enum ps_fsync_flags {
 	PS_FSYNC_DATA = 1 << 0, /* fdatasync(): times may stay behind */
