@@ -63,7 +63,7 @@ void keep_init(struct keep *k, const struct keep_ops *ops, bool again);
 int keep_enter(struct keep *k, struct keep_use *use, const struct storage_peer *from, bool owed)
 	__must_check;
 void keep_leave(struct keep *k, struct keep_use *use);
-/* Is @from the keeper? It stays so until k->freed() has been called. */
+/* Is @from the keeper? When k->freed() is called nobody is, nor becomes it before that returns. */
 bool keep_is_keeper(struct keep *k, const struct storage_peer *from);
 /* Or may it have been that of an earlier life of this node, and has not been told yet? */
 bool keep_was_keeper(struct keep *k, const struct storage_peer *from);

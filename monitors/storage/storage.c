@@ -98,8 +98,11 @@ void storage_members(struct storage *st,
 	record_members(&st->records, is_member, arg);
 	held_members(&st->held, is_member, arg);
 	lock_table_members(&st->lock_table, is_member, arg);
-	if (keep_has_left(&st->keep, is_member, arg))
-		storage_rooms_freed(&st->keep);
+	/* With the lock: one that becomes the keeper meanwhile asks for its room afterwards. */
+	mutex_lock(&st->rooms);
+	if (keep_has_left(&st->keep, is_member, arg) && st->fs)
+		(void)fs_rooms(st->fs, 0);
+	mutex_unlock(&st->rooms);
 }
 
 /*
