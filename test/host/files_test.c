@@ -1899,6 +1899,48 @@ static void a_file_is_made_before_attributes_of_others(struct ktest *t)
 	EXPECT_EQ(t, behind_error(NODE, true), 0);
 }
 
+static struct {
+	bool begun, done;
+} maker;
+
+static void make_elsewhere(void *arg)
+{
+	__atomic_store_n(&maker.begun, true, __ATOMIC_RELEASE);
+	EXPECT_EQ((struct ktest *)arg, make("/g", S_IFREG | 0644, NULL), 0);
+	__atomic_store_n(&maker.done, true, __ATOMIC_RELEASE);
+}
+
+/* Else the node could not forget the answers of all files that are made meanwhile. */
+static void no_file_is_made_before_what_is_tried_again(struct ktest *t)
+{
+	const struct attr_change mode = { .valid = ATTR_MODE, .mode = 0600 };
+	struct thread *thread;
+	struct inode *file;
+
+	setup(t);
+	ASSERT_EQ(t, make("/f", S_IFREG | 0644, &file), 0);
+	ASSERT_EQ(t, exists("/g"), -ENOENT);
+	maker.begun = maker.done = false;
+	__atomic_store_n(&net.batches, -ESHUTDOWN, __ATOMIC_RELEASE);
+	EXPECT_EQ(t, file->ops->setattr(file, &mode), 0);
+	while (__atomic_load_n(&net.nr_batches, __ATOMIC_ACQUIRE) < 2)
+		thread_yield();
+	thread = thread_create("maker", make_elsewhere, t);
+	ASSERT_FALSE(t, IS_ERR(thread));
+	while (!__atomic_load_n(&maker.begun, __ATOMIC_ACQUIRE))
+		thread_yield();
+	for (int i = 0; i < 1000; i++)
+		thread_yield();
+	EXPECT_FALSE(t, __atomic_load_n(&maker.done, __ATOMIC_ACQUIRE));
+	__atomic_store_n(&net.batches, 0, __ATOMIC_RELEASE);
+	thread_join(thread);
+	inode_put(file);
+	EXPECT_EQ(t, remove_path("/f"), 0);
+	EXPECT_EQ(t, remove_path("/g"), 0);
+	drain();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+}
+
 /* --- renames that the node is told later ---------------------------------------------------- */
 
 /* The first rename asks for room for the next ones; until it is there. */
@@ -1995,6 +2037,12 @@ static void names_that_come_have_room(struct ktest *t)
 	EXPECT_EQ(t, storage_statfs(&attr.file, &info), 0);
 	EXPECT_EQ(t, memfs_rooms(st.fs), 0u);
 	EXPECT_EQ(t, behind_give_rooms(NODE), 0);
+	/* Nor is it asked for again at once, by another name or beside other changes. */
+	ASSERT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	ASSERT_EQ(t, rename_path("/a", "/b", false), 0);
+	EXPECT_EQ(t, remove_path("/b"), 0);
+	flush();
+	EXPECT_EQ(t, memfs_rooms(st.fs), 0u);
 	/* Nor is it kept for long. */
 	get_rooms(t);
 	EXPECT_EQ(t, memfs_rooms(st.fs), 64u);
@@ -2020,6 +2068,24 @@ static void names_that_come_have_room(struct ktest *t)
 static void give_rooms(void *arg)
 {
 	EXPECT_EQ((struct ktest *)arg, behind_give_rooms(NODE), 1);
+}
+
+/* A change that finds the disk full gets what is kept for names, and is tried once more. */
+static void room_is_given_to_who_needs_it(struct ktest *t)
+{
+	setup(t);
+	get_rooms(t);
+	EXPECT_EQ(t, memfs_rooms(st.fs), 64u);
+	memfs_fail_once(st.fs, -ENOSPC, 0);
+	EXPECT_EQ(t, make("/a", S_IFREG | 0644, NULL), 0);
+	EXPECT_EQ(t, memfs_rooms(st.fs), 0u);
+	/* There is none that could help. */
+	memfs_fail_once(st.fs, -ENOSPC, 0);
+	EXPECT_EQ(t, make("/b", S_IFREG | 0644, NULL), -ENOSPC);
+	EXPECT_EQ(t, remove_path("/a"), 0);
+	drain();
+	EXPECT_EQ(t, behind_error(NODE, true), 0);
+	EXPECT_EQ(t, memfs_nr_files(st.fs), nr_before);
 }
 
 /* Room that goes back is not asked for again by a rename of before. */
@@ -2283,8 +2349,10 @@ LATER(what_the_node_decides_it_is_asked)
 LATER(attributes_fail_or_not)
 LATER(a_time_is_told_before_contents)
 LATER(a_file_is_made_before_attributes_of_others)
+LATER(no_file_is_made_before_what_is_tried_again)
 LATER(renames_are_told_later)
 LATER(names_that_come_have_room)
+LATER(room_is_given_to_who_needs_it)
 LATER(room_that_is_needed_stays_away)
 LATER(a_rename_needs_rights)
 LATER(order_is_kept_when_tried_again)
@@ -2336,9 +2404,11 @@ static const struct ktest_case kept_files_cases[] = {
 	KTEST(attributes_fail_or_not_with_changes_later),
 	KTEST(a_time_is_told_before_contents_with_changes_later),
 	KTEST(a_file_is_made_before_attributes_of_others_with_changes_later),
+	KTEST(no_file_is_made_before_what_is_tried_again_with_changes_later),
 	KTEST(renames_are_told_later_with_changes_later),
 	KTEST(names_that_come_have_room_with_changes_later),
 	KTEST(room_that_is_needed_stays_away_with_changes_later),
+	KTEST(room_is_given_to_who_needs_it_with_changes_later),
 	KTEST(a_rename_needs_rights_with_changes_later),
 	KTEST(order_is_kept_when_tried_again_with_changes_later),
 	KTEST(rights_of_a_namespace_are_not_the_nodes_with_changes_later),

@@ -49,8 +49,10 @@ COUNTER(behind_failed, "behind.failed", "... that the node refused, or that it c
 #define MANY       32u                 /* are sent at once */
 #define OLD_NS     (2 * NSEC_PER_MSEC) /* and so are some that are so old */
 #define RETRY_NS   (20 * NSEC_PER_MSEC)
-#define MARKS      1024u /* of files whose attributes wait in the queue */
+#define MARKS      1024u        /* of files whose attributes wait in the queue */
 #define ROOMS      PS_ROOMS_MAX /* that a node keeps for names to come */
+
+#define PAUSE_NS NSEC_PER_SEC /* in which rooms that were given back are not asked for again */
 
 static uint64_t rooms_ns = NSEC_PER_SEC; /* for so long after the last one; const but for tests */
 
@@ -70,6 +72,7 @@ struct behind_node {
 	uint64_t wanted __guarded_by(&behind.lock);        /* a thread waits for so many answers */
 	uint64_t since_ns __guarded_by(&behind.lock);      /* the first in the queue came */
 	bool failed __guarded_by(&behind.lock);            /* since behind_error() told it */
+	bool retries __guarded_by(&behind.lock);           /* the first that was taken */
 	uint32_t names __guarded_by(&behind.lock);         /* others that are not answered */
 	uint16_t marks[MARKS] __guarded_by(&behind.lock);  /* the same of changes of attributes */
 	/*
@@ -80,6 +83,7 @@ struct behind_node {
 	uint32_t rooms_used __guarded_by(&behind.lock);
 	uint64_t rooms_gen __guarded_by(&behind.lock); /* times that they were forgotten */
 	uint64_t used_ns __guarded_by(&behind.lock);   /* when one was last wanted */
+	uint64_t asks_ns __guarded_by(&behind.lock);   /* not before, as somebody needs them */
 	bool asks __guarded_by(&behind.lock);
 	uint64_t givers __guarded_by(&behind.lock), given __guarded_by(&behind.lock);
 	struct waitqueue due, done;
@@ -228,14 +232,17 @@ static bool is_idle_locked(const struct behind_node *b) __must_hold(&behind.lock
 static uint32_t rooms_begin(struct behind_node *b, uint64_t *gen, uint64_t *givers)
 {
 	const bool empty = list_empty(&b->sending);
+	const uint64_t now = time_now_ns();
 	uint32_t rooms;
 
 	spin_lock(&behind.lock);
+	if (b->givers != b->given)
+		b->asks_ns = now + PAUSE_NS;
 	if (empty && (b->givers != b->given || is_idle_locked(b)))
 		b->rooms = MIN(b->rooms, b->rooms_used);
 	b->asks = false;
 	rooms = MAX(b->rooms, b->rooms_used);
-	if (b->used_ns && time_now_ns() - b->used_ns < rooms_ns && b->givers == b->given)
+	if (b->used_ns && now - b->used_ns < rooms_ns && now >= b->asks_ns)
 		rooms = ROOMS;
 	*gen = b->rooms_gen;
 	*givers = b->givers;
@@ -405,11 +412,16 @@ static void send_some(struct behind_node *b)
 	nr = drop_cancelled(b);
 	while (!list_empty(&b->sending)) {
 		nr += send_once(b);
-		if (!list_empty(&b->sending))
+		if (!list_empty(&b->sending)) {
+			spin_lock(&behind.lock);
+			b->retries = true;
+			spin_unlock(&behind.lock);
 			thread_sleep_ns(RETRY_NS);
+		}
 	}
 	/* All at once: a flush has waited for those that were tried again, too. */
 	spin_lock(&behind.lock);
+	b->retries = false;
 	b->answered += nr;
 	ASSERT(b->answered == b->taken);
 	b->since_ns = time_now_ns();
@@ -510,15 +522,16 @@ static void enter(struct behind_node *b, struct numbered *n)
 /* One of the node's rooms; none: it is asked for some. */
 static bool take_room(struct behind_node *b)
 {
-	bool taken;
+	bool taken, asks;
 
 	spin_lock(&behind.lock);
 	b->used_ns = time_now_ns();
 	taken = b->givers == b->given && b->rooms > b->rooms_used;
 	b->rooms_used += taken;
-	b->asks |= !taken;
+	asks = !taken && b->used_ns >= b->asks_ns;
+	b->asks |= asks;
 	spin_unlock(&behind.lock);
-	if (!taken)
+	if (asks)
 		wake_one(&b->due);
 	return taken;
 }
@@ -748,7 +761,8 @@ int behind_flush_dir(const struct file_id *dir)
 
 	if (b) {
 		spin_lock(&behind.lock);
-		any = b->names || b->marks[mark_of(dir)];
+		/* One that is tried again has to be answered before the node forgets any answer. */
+		any = b->names || b->marks[mark_of(dir)] || b->retries;
 		spin_unlock(&behind.lock);
 	}
 	err = any ? behind_flush(dir->node, true) : 0;
