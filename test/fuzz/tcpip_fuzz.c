@@ -2,8 +2,8 @@
 /*
  * The TCP/IP stack: the input is a list of frames that a card receives, each behind its length and
  * a byte that says what of its headers is made right first. Checksums are not looked at in this
- * build. The stack has an address, a listener, an open datagram port and a connection that is being
- * made. None of its assertions may fail; all buffers come back.
+ * build. The stack has an address, a listener, an open datagram port, raw packets of some protocols
+ * and a connection that is being made. None of its assertions may fail; all buffers come back.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -138,7 +138,9 @@ static void set_up(void)
 {
 	const struct tcpip_name http = { .port = 80 }, dns = { .port = 53 };
 	static struct tcpip_listener *l;
+	static const uint8_t protocols[] = { 1, 6, 17, 58, 253 };
 	static struct tcpip_port *p;
+	struct tcpip_raw *raw;
 	ip4_addr_t ip, mask, gw;
 
 	check(!net_pool_init(&pool, 64));
@@ -156,6 +158,10 @@ static void set_up(void)
 	stack_unlock();
 	check(!tcpip_listen(&http, 8, accept_one, NULL, &l));
 	check(!tcpip_port_open(&dns, datagram, NULL, &p));
+	for (size_t i = 0; i < ARRAY_SIZE(protocols); i++) {
+		check(!tcpip_raw_open(false, protocols[i], datagram, NULL, &raw));
+		check(!tcpip_raw_open(true, protocols[i], datagram, NULL, &raw));
+	}
 }
 
 /* Make so much of the headers right that the frame gets further. */

@@ -949,6 +949,83 @@ static void a_router_that_never_answers_keeps_nothing(struct ktest *t)
 	tcpip_port_close(p);
 }
 
+/* --- raw packets */
+
+/* The packets of a protocol that came, and the last one. */
+struct raw_box {
+	unsigned int nr, damaged;
+	size_t len;
+	struct tcpip_packet packet;
+	uint8_t bytes[64];
+};
+
+static void on_raw(void *arg, const struct tcpip_packet *packet, const void *data, size_t len)
+{
+	struct raw_box *b = arg;
+
+	b->damaged += len < 20 || ip_sum(data, 20);
+	b->len = len;
+	b->packet = *packet;
+	memcpy(b->bytes, data, MIN(len, sizeof(b->bytes)));
+	__atomic_add_fetch(&b->nr, 1, __ATOMIC_RELEASE);
+}
+
+static void raw_packets_arrive(struct ktest *t)
+{
+	static uint8_t big[20000], echo[16] = { 8, 0, 0, 0, 0, 7, 0, 1 };
+	struct tcpip_packet way = {
+		.from = name_of(own_ip, 0), .to = name_of(own_ip, 0), .ttl = 9, .tos = 4
+	};
+	struct raw_box box = { 0 }, none = { 0 };
+	struct tcpip_raw *icmp, *other;
+	uint8_t whole[36] = { 0x45, 0, 0, 36, 0, 1, 0, 0, 33, 1 };
+	uint16_t sum = ip_sum(echo, sizeof(echo));
+
+	start(t);
+	ASSERT_EQ(t, tcpip_raw_open(false, 1, on_raw, &box, &icmp), 0);
+	ASSERT_EQ(t, tcpip_raw_open(false, 253, on_raw, &none, &other), 0);
+	echo[2] = (uint8_t)(sum >> 8);
+	echo[3] = (uint8_t)sum;
+	/* The request comes back as it left, and then lwIP's answer. */
+	EXPECT_EQ(t, tcpip_raw_send(icmp, &way, false, echo, sizeof(echo)), 0);
+	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 2);
+	EXPECT_EQ(t, box.len, 36u);
+	EXPECT_EQ(t, box.bytes[20], 0);
+	EXPECT_EQ(t, box.bytes[25], 7);
+	EXPECT_EQ(t, memcmp(box.packet.from.addr, way.from.addr, 16), 0);
+	/* With a header of the caller's. */
+	memcpy(whole + 12, own_ip, 4);
+	memcpy(whole + 16, own_ip, 4);
+	sum = ip_sum(whole, 20);
+	whole[10] = (uint8_t)(sum >> 8);
+	whole[11] = (uint8_t)sum;
+	memcpy(whole + 20, echo, sizeof(echo));
+	whole[20] = 0; /* an answer, with a wrong sum */
+	EXPECT_EQ(t, tcpip_raw_send(other, &way, true, whole, sizeof(whole)), 0);
+	WAIT_FOR(t, __atomic_load_n(&box.nr, __ATOMIC_ACQUIRE) == 3);
+	EXPECT_EQ(t, box.len, 36u);
+	EXPECT_EQ(t, box.packet.ttl, 33);
+	EXPECT_EQ(t, memcmp(box.bytes, whole, sizeof(whole)), 0);
+	EXPECT_EQ(t, tcpip_raw_send(other, &way, true, big, 1501), -EMSGSIZE);
+	EXPECT_EQ(t, tcpip_raw_send(other, &way, true, big, 19), -EINVAL);
+	EXPECT_EQ(t, __atomic_load_n(&none.nr, __ATOMIC_ACQUIRE), 0);
+	/* In fragments, as many buffers; nothing at all. */
+	EXPECT_EQ(t, tcpip_raw_send(other, &way, false, big, sizeof(big)), 0);
+	WAIT_FOR(t, __atomic_load_n(&none.nr, __ATOMIC_ACQUIRE) == 1);
+	EXPECT_EQ(t, none.len, 20 + sizeof(big));
+	EXPECT_TRUE(t, none.packet.ttl == 9 && none.packet.tos == 4);
+	EXPECT_EQ(t, tcpip_raw_send(other, &way, false, big, 0), 0);
+	WAIT_FOR(t, __atomic_load_n(&none.nr, __ATOMIC_ACQUIRE) == 2);
+	EXPECT_EQ(t, none.len, 20u);
+	EXPECT_EQ(t, tcpip_raw_send(other, &way, false, big, 65516), -EMSGSIZE);
+	way.interface = 77;
+	EXPECT_EQ(t, tcpip_raw_send(other, &way, false, big, 1), -ENETUNREACH);
+	EXPECT_EQ(t, box.damaged + none.damaged, 0);
+	EXPECT_EQ(t, box.nr, 3u);
+	tcpip_raw_close(icmp);
+	tcpip_raw_close(other);
+}
+
 static const struct ktest_case tcpip_cases[] = {
 	KTEST(an_address_by_dhcp),
 	KTEST(bytes_arrive),
@@ -966,6 +1043,7 @@ static const struct ktest_case tcpip_cases[] = {
 	KTEST(datagrams_have_packets),
 	KTEST(errors_of_datagrams_are_told),
 	KTEST(groups_are_joined),
+	KTEST(raw_packets_arrive),
 	KTEST(a_router_that_never_answers_keeps_nothing),
 	{ 0 },
 };

@@ -214,3 +214,23 @@ struct tcpip_error {
 
 /* @fn hears of them, with the stack's lock held. Once, before tcpip_start(). -ENOMEM */
 int __must_check tcpip_on_error(void (*fn)(const struct tcpip_error *e));
+
+/* --- raw packets --------------------------------------------------------------------- */
+
+struct tcpip_raw;
+
+/*
+ * Packets of @protocol that come, of IPv6 with @six, else of IPv4; the stack goes on with them as
+ * well. @received: the data of IPv4 begins with the header; of IPv6 it is what follows the headers,
+ * of packets that have the protocol in the first of them. -ENOBUFS.
+ */
+int __must_check tcpip_raw_open(bool six, uint8_t protocol, tcpip_received_t received, void *arg,
+				struct tcpip_raw **out);
+/*
+ * Send one from @packet->from, an address of ours. @has_header: the data begins with the header of
+ * IP, which is complete and right, and is not divided. With its header a packet is 65,535 bytes
+ * long at most. -ENETUNREACH, -EMSGSIZE, -EINVAL, -ENOBUFS.
+ */
+int __must_check tcpip_raw_send(struct tcpip_raw *r, const struct tcpip_packet *packet,
+				bool has_header, const void *data, size_t len);
+void tcpip_raw_close(struct tcpip_raw *r);
