@@ -629,6 +629,80 @@ void tcpip_port_close(struct tcpip_port *p)
 	kfree(p);
 }
 
+/* --- raw packets */
+
+struct tcpip_raw {
+	struct tcpip_raw *next;
+	tcpip_received_t received;
+	void *arg;
+	bool six;
+	uint8_t protocol;
+};
+
+static struct tcpip_raw *raws;
+static struct outside_raw_sent raw_sent;
+
+int tcpip_raw_open(bool six, uint8_t protocol, tcpip_received_t received, void *arg,
+		   struct tcpip_raw **out)
+{
+	struct tcpip_raw *r = kzalloc(sizeof(*r));
+
+	mutex_lock(&stack_mutex);
+	*r = (struct tcpip_raw){ raws, received, arg, six, protocol };
+	raws = r;
+	mutex_unlock(&stack_mutex);
+	*out = r;
+	return 0;
+}
+
+int tcpip_raw_send(struct tcpip_raw *r, const struct tcpip_packet *packet, bool has_header,
+		   const void *data, size_t len)
+{
+	mutex_lock(&stack_mutex);
+	raw_sent.nr++;
+	raw_sent.six = r->six;
+	raw_sent.protocol = r->protocol;
+	raw_sent.packet = *packet;
+	raw_sent.has_header = has_header;
+	raw_sent.len = len;
+	memcpy(raw_sent.head, data, MIN(len, sizeof(raw_sent.head)));
+	mutex_unlock(&stack_mutex);
+	return 0;
+}
+
+void tcpip_raw_close(struct tcpip_raw *r)
+{
+	struct tcpip_raw **at = &raws;
+
+	mutex_lock(&stack_mutex);
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+	mutex_unlock(&stack_mutex);
+	kfree(r);
+}
+
+struct outside_raw_sent outside_raw_sent(void)
+{
+	struct outside_raw_sent sent;
+
+	mutex_lock(&stack_mutex);
+	sent = raw_sent;
+	mutex_unlock(&stack_mutex);
+	return sent;
+}
+
+void outside_says_raw(bool six, uint8_t protocol, const struct tcpip_packet *packet,
+		      const void *data, size_t len)
+{
+	mutex_lock(&stack_mutex);
+	for (struct tcpip_raw *r = raws; r; r = r->next) {
+		if (r->six == six && r->protocol == protocol)
+			r->received(r->arg, packet, data, len);
+	}
+	mutex_unlock(&stack_mutex);
+}
+
 unsigned int outside_open_ports(void)
 {
 	unsigned int n = 0;
@@ -637,6 +711,8 @@ unsigned int outside_open_ports(void)
 	for (struct tcpip_port *p = ports; p; p = p->next)
 		n++;
 	for (struct tcpip_listener *l = listeners; l; l = l->next)
+		n++;
+	for (struct tcpip_raw *r = raws; r; r = r->next)
 		n++;
 	mutex_unlock(&stack_mutex);
 	return n;

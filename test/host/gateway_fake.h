@@ -57,5 +57,19 @@ struct outside_group_sent {
 struct outside_group_sent outside_group_sent(void);
 /* A datagram from 10.1.1.1:4000 to a group. */
 void outside_says_to_group(const uint8_t addr[16], uint16_t port, const void *data, size_t len);
-/* Listeners and datagram ports. */
+/* The newest raw packet that went out, and how many did. */
+struct outside_raw_sent {
+	unsigned int nr;
+	bool six;
+	uint8_t protocol;
+	struct tcpip_packet packet;
+	bool has_header;
+	size_t len;
+	uint8_t head[64];
+};
+struct outside_raw_sent outside_raw_sent(void);
+/* A raw packet comes. */
+void outside_says_raw(bool six, uint8_t protocol, const struct tcpip_packet *packet,
+		      const void *data, size_t len);
+/* Listeners, datagram ports and protocols of raw packets. */
 unsigned int outside_open_ports(void);

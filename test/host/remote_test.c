@@ -20,6 +20,7 @@
 #include <processor/socket/gateway.h>
 #include <processor/socket/inet_private.h>
 #include <processor/socket/queue.h>
+#include <processor/socket/raw.h>
 #include <processor/socket/relay.h>
 #include <processor/socket/remote_private.h>
 #include <processor/vfs/uio.h>
@@ -34,7 +35,13 @@
 
 /* --- surroundings: no network card, and the managers know that the other node listens - */
 
-const struct socket_ops udp_ops = { .name = "none" };
+const struct socket_ops udp_ops = { .name = "none" }, raw_ops = { .name = "none" },
+			ping_ops = { .name = "none" };
+
+bool ping_is_allowed(void)
+{
+	return false;
+}
 
 uint32_t gateway_mtu(const uint8_t own[16])
 {

@@ -5,10 +5,24 @@
 #include <lib/compiler.h>
 #include <stdint.h>
 
-#define SOL_IP   0
-#define SOL_TCP  6
-#define SOL_UDP  17
-#define SOL_IPV6 41
+#define SOL_IP     0
+#define SOL_TCP    6
+#define SOL_UDP    17
+#define SOL_IPV6   41
+#define SOL_ICMPV6 58
+#define SOL_RAW    255
+
+#define IPPROTO_ICMP   1
+#define IPPROTO_ICMPV6 58
+#define IPPROTO_RAW    255
+
+/* Of SOL_ICMPV6; a set bit keeps the type out. */
+#define ICMPV6_FILTER 1
+
+#define ICMP_ECHOREPLY      0
+#define ICMP_ECHO           8
+#define ICMPV6_ECHO_REQUEST 128
+#define ICMPV6_ECHO_REPLY   129
 
 #define IP_TOS                  1
 #define IP_TTL                  2
@@ -48,6 +62,7 @@
 #define MCAST_JOIN_SOURCE_GROUP  46
 #define MCAST_LEAVE_SOURCE_GROUP 47
 
+#define IPV6_CHECKSUM        7
 #define IPV6_UNICAST_HOPS    16
 #define IPV6_MULTICAST_IF    17
 #define IPV6_MULTICAST_HOPS  18
@@ -59,6 +74,7 @@
 #define IPV6_RECVERR         25
 #define IPV6_V6ONLY          26
 #define IPV6_MULTICAST_ALL   29
+#define IPV6_HDRINCL         36
 #define IPV6_RECVPKTINFO     49
 #define IPV6_PKTINFO         50
 #define IPV6_RECVHOPLIMIT    51

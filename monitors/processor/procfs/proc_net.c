@@ -49,7 +49,7 @@ static void describe(struct socket *s, struct line *l)
 	name_of(s, false, &l->local);
 	name_of(s, true, &l->remote);
 	l->rx = (unsigned int)READ_ONCE(s->readable);
-	if (s->type == SOCK_DGRAM) {
+	if (s->type != SOCK_STREAM) {
 		l->state = READ_ONCE(s->state) == SOCKET_CONNECTED ? LINUX_TCP_ESTABLISHED
 								   : LINUX_TCP_CLOSE;
 		l->rx = (unsigned int)READ_ONCE(s->queued);
@@ -64,15 +64,22 @@ static void describe(struct socket *s, struct line *l)
 	l->drops = READ_ONCE(s->drops);
 }
 
-/* The next socket behind @s of these kinds, with its line, that has a port and is not closed. */
-static struct socket *next_line(struct socket *s, uint16_t family, uint16_t type, struct line *l)
+/* A file's sockets. */
+struct kind {
+	uint16_t family, type;
+	uint32_t protocol; /* 0: any */
+};
+
+/* The next socket behind @s of this kind, with its line, that has a port and is not closed. */
+static struct socket *next_line(struct socket *s, const struct kind *k, struct line *l)
 {
 	while ((s = socket_next(s))) {
-		if (s->family != family || s->type != type)
+		if (s->family != k->family || s->type != k->type ||
+		    (k->protocol && s->protocol != k->protocol))
 			continue;
 		describe(s, l);
 		/* The port is at the same place in both families' names. */
-		if (l->local.in.port && (type == SOCK_DGRAM || l->state != LINUX_TCP_CLOSE))
+		if (l->local.in.port && (s->type != SOCK_STREAM || l->state != LINUX_TCP_CLOSE))
 			return s;
 	}
 	return NULL;
@@ -104,10 +111,11 @@ static void put_common(struct text *t, const struct line *l)
 
 static void put_tcp(struct text *t, uint16_t family, size_t width)
 {
+	const struct kind tcp = { family, SOCK_STREAM, SOL_TCP };
 	struct socket *s = NULL;
 	struct line l;
 
-	for (unsigned int nr = 0; (s = next_line(s, family, SOCK_STREAM, &l)); nr++) {
+	for (unsigned int nr = 0; (s = next_line(s, &tcp, &l)); nr++) {
 		const size_t start = t->len;
 
 		text_printf(t, "%4u: ", nr);
@@ -118,15 +126,16 @@ static void put_tcp(struct text *t, uint16_t family, size_t width)
 	}
 }
 
-static void put_udp(struct text *t, uint16_t family, size_t width)
+/* Sockets of packets: @digits of the number of a line. */
+static void put_packets(struct text *t, const struct kind *k, int digits, size_t width)
 {
 	struct socket *s = NULL;
 	struct line l;
 
-	for (unsigned int nr = 0; (s = next_line(s, family, SOCK_DGRAM, &l)); nr++) {
+	for (unsigned int nr = 0; (s = next_line(s, k, &l)); nr++) {
 		const size_t start = t->len;
 
-		text_printf(t, "%5u: ", nr);
+		text_printf(t, "%*u: ", digits, nr);
 		put_common(t, &l);
 		text_printf(t, " %u", l.drops);
 		text_pad(t, start, width);
@@ -161,19 +170,25 @@ static SHOW(show_tcp6)
 	return 0;
 }
 
-static SHOW(show_udp)
-{
-	put_head(t, "   sl  " NAMES4 FIELDS " ref pointer drops", UDP_WIDTH);
-	put_udp(t, AF_INET, UDP_WIDTH);
-	return 0;
-}
+#define PACKET_HEAD4 "  sl  " NAMES4 FIELDS " ref pointer drops"
+#define PACKET_HEAD6 "  sl  " NAMES6 FIELDS " ref pointer drops"
 
-static SHOW(show_udp6)
-{
-	put_head(t, "  sl  " NAMES6 FIELDS " ref pointer drops", 0);
-	put_udp(t, AF_INET6, 0);
-	return 0;
-}
+#define PACKET_FILE(fn, head, digits, width, ...)      \
+	static SHOW(fn)                                \
+	{                                              \
+		const struct kind k = { __VA_ARGS__ }; \
+                                                       \
+		put_head(t, head, width);              \
+		put_packets(t, &k, digits, width);     \
+		return 0;                              \
+	}
+
+PACKET_FILE(show_udp, " " PACKET_HEAD4, 5, UDP_WIDTH, AF_INET, SOCK_DGRAM, SOL_UDP)
+PACKET_FILE(show_udp6, PACKET_HEAD6, 5, 0, AF_INET6, SOCK_DGRAM, SOL_UDP)
+PACKET_FILE(show_raw, PACKET_HEAD4, 4, 0, AF_INET, SOCK_RAW, 0)
+PACKET_FILE(show_raw6, PACKET_HEAD6, 5, 0, AF_INET6, SOCK_RAW, 0)
+PACKET_FILE(show_icmp, PACKET_HEAD4, 5, UDP_WIDTH, AF_INET, SOCK_DGRAM, IPPROTO_ICMP)
+PACKET_FILE(show_icmp6, PACKET_HEAD6, 5, 0, AF_INET6, SOCK_DGRAM, IPPROTO_ICMPV6)
 
 /* --- AF_UNIX ------------------------------------------------------------------------- */
 
@@ -229,7 +244,7 @@ static SHOW(show_unix)
 
 /* Sockets by version of the protocol: 0 is IPv4. */
 struct sums {
-	unsigned int used, tcp[2], udp[2], tcp_all;
+	unsigned int used, tcp[2], udp[2], raw[2], tcp_all;
 	uint64_t tcp_bytes, udp_bytes;
 };
 
@@ -250,7 +265,9 @@ static void add_up(struct sums *sum)
 			sum->tcp_all++;
 			sum->tcp[six] += l.state != LINUX_TCP_CLOSE;
 			sum->tcp_bytes += READ_ONCE(s->queued);
-		} else if (s->type == SOCK_DGRAM) {
+		} else if (s->type == SOCK_RAW) {
+			sum->raw[six]++;
+		} else if (s->protocol == SOL_UDP) {
 			sum->udp[six] += l.local.in.port != 0;
 			sum->udp_bytes += READ_ONCE(s->queued);
 		}
@@ -271,7 +288,7 @@ static SHOW(show_sockstat)
 	text_printf(t, "TCP: inuse %u orphan 0 tw 0 alloc %u mem %llu\n", sum.tcp[0], sum.tcp_all,
 		    pages(sum.tcp_bytes));
 	text_printf(t, "UDP: inuse %u mem %llu\n", sum.udp[0], pages(sum.udp_bytes));
-	text_puts(t, "UDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n");
+	text_printf(t, "UDPLITE: inuse 0\nRAW: inuse %u\nFRAG: inuse 0 memory 0\n", sum.raw[0]);
 	return 0;
 }
 
@@ -281,7 +298,7 @@ static SHOW(show_sockstat6)
 
 	add_up(&sum);
 	text_printf(t, "TCP6: inuse %u\nUDP6: inuse %u\n", sum.tcp[1], sum.udp[1]);
-	text_puts(t, "UDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n");
+	text_printf(t, "UDPLITE6: inuse 0\nRAW6: inuse %u\nFRAG6: inuse 0 memory 0\n", sum.raw[1]);
 	return 0;
 }
 
@@ -369,7 +386,11 @@ static SHOW(show_if_inet6)
 
 const struct pseudo_node proc_net_nodes[] = {
 	PSEUDO_FILE("dev", 0444, show_dev),
+	PSEUDO_FILE("icmp", 0444, show_icmp),
+	PSEUDO_FILE("icmp6", 0444, show_icmp6),
 	PSEUDO_FILE("if_inet6", 0444, show_if_inet6),
+	PSEUDO_FILE("raw", 0444, show_raw),
+	PSEUDO_FILE("raw6", 0444, show_raw6),
 	PSEUDO_FILE("route", 0444, show_route),
 	PSEUDO_FILE("sockstat", 0444, show_sockstat),
 	PSEUDO_FILE("sockstat6", 0444, show_sockstat6),

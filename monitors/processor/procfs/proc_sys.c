@@ -4,6 +4,7 @@
  * nodes hear of it.
  */
 #include <kernel/initcall.h>
+#include <kernel/panic.h>
 #include <kernel/random.h>
 #include <lib/string.h>
 #include <processor/ipc/filelease.h>
@@ -13,6 +14,7 @@
 #include <processor/ns/user_count.h>
 #include <processor/process/core.h>
 #include <processor/process/process.h>
+#include <processor/socket/ping_range.h>
 #include <processor/vfs/aio.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/notify.h>
@@ -405,6 +407,34 @@ static const struct pseudo_node fs_nodes[] = {
 	{ 0 },
 };
 
+/* Kernel ids: those of the first user namespace. */
+static SHOW(show_ping_group_range)
+{
+	uint32_t from, to;
+
+	ping_range_get(&from, &to);
+	ASSERT(from <= to || (from == 1 && to == 0));
+	text_printf(t, "%u\t%u\n", from, to);
+	return 0;
+}
+
+static int store_ping_group_range(const struct pseudo_subject *s, const char *buf, size_t len)
+{
+	uint32_t range[2];
+	int err;
+
+	ping_range_get(&range[0], &range[1]);
+	err = text_pair(buf, len, INT32_MAX, range);
+	if (!err)
+		ping_range_set(range[0], range[1]);
+	return err;
+}
+
+static const struct pseudo_node ipv4_nodes[] = {
+	PSEUDO_WRITABLE("ping_group_range", 0644, show_ping_group_range, store_ping_group_range),
+	{ 0 },
+};
+
 static const struct pseudo_node core_nodes[] = {
 	PSEUDO_FILE("somaxconn", 0444, show_somaxconn),
 	{ 0 },
@@ -412,6 +442,7 @@ static const struct pseudo_node core_nodes[] = {
 
 static const struct pseudo_node net_nodes[] = {
 	PSEUDO_DIR("core", core_nodes),
+	PSEUDO_DIR("ipv4", ipv4_nodes),
 	{ 0 },
 };
 

@@ -93,6 +93,35 @@ int text_number(const char *buf, size_t len, uint64_t max, uint64_t *value)
 	return 0;
 }
 
+int text_pair(const char *buf, size_t len, uint32_t max, uint32_t values[2])
+{
+	uint32_t read[2] = { 0, values[1] };
+	unsigned int nr = 0;
+	size_t at = 0;
+
+	for (; nr < 2; nr++) {
+		uint64_t value;
+		size_t end;
+
+		while (at < len && is_blank(buf[at]))
+			at++;
+		for (end = at; end < len && !is_blank(buf[end]); end++)
+			;
+		ASSERT(at <= end && end <= len);
+		if (end == at)
+			break;
+		if (text_number(buf + at, end - at, max, &value))
+			return -EINVAL;
+		read[nr] = (uint32_t)value;
+		at = end;
+	}
+	if (!nr)
+		return -EINVAL;
+	values[0] = read[0];
+	values[1] = read[1];
+	return 0;
+}
+
 int text_signed(const char *buf, size_t len, int min, int max, int *value)
 {
 	char word[24];

@@ -42,5 +42,7 @@ void text_free(struct text *t);
  * 0x or 0; nothing else. -EINVAL: that it is not, or it is more than @max.
  */
 int text_number(const char *buf, size_t len, uint64_t max, uint64_t *value) __must_check;
+/* Two of them. One alone is the first, and the second stays as it is; more are not looked at. */
+int text_pair(const char *buf, size_t len, uint32_t max, uint32_t values[2]) __must_check;
 /* The same for a number of [min, max] that may be negative. */
 int text_signed(const char *buf, size_t len, int min, int max, int *value) __must_check;

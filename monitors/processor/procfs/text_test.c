@@ -155,6 +155,7 @@ static void written_numbers(struct ktest *t)
 		{ "99999999999999999999", -EINVAL, 0 },
 		{ "000000000000000000000000000000000000001", -EINVAL, 0 },
 	};
+	uint32_t pair[2] = { 0 };
 	uint64_t value;
 	int adj = 0;
 
@@ -165,6 +166,16 @@ static void written_numbers(struct ktest *t)
 		EXPECT_EQ(t, value, rows[i].err ? 7 : rows[i].value);
 	}
 	EXPECT_EQ(t, text_number("1\0", 2, 2, &value), -EINVAL);
+	EXPECT_EQ(t, text_pair("1\t2\n", 4, 9, pair), 0);
+	EXPECT_TRUE(t, pair[0] == 1 && pair[1] == 2);
+	EXPECT_EQ(t, text_pair(" 3", 2, 9, pair), 0); /* the second stays */
+	EXPECT_TRUE(t, pair[0] == 3 && pair[1] == 2);
+	EXPECT_EQ(t, text_pair("4 5 x", 5, 9, pair), 0);
+	EXPECT_TRUE(t, pair[0] == 4 && pair[1] == 5);
+	EXPECT_EQ(t, text_pair("6 x", 3, 9, pair), -EINVAL);
+	EXPECT_EQ(t, text_pair("6 10", 4, 9, pair), -EINVAL);
+	EXPECT_EQ(t, text_pair(" \n", 2, 9, pair), -EINVAL);
+	EXPECT_TRUE(t, pair[0] == 4 && pair[1] == 5);
 	EXPECT_EQ(t, text_signed("-1000\n", 6, -1000, 1000, &adj), 0);
 	EXPECT_EQ(t, adj, -1000);
 	EXPECT_EQ(t, text_signed("-1001", 5, -1000, 1000, &adj), -EINVAL);

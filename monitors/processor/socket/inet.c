@@ -12,8 +12,10 @@
 
 #include "gateway.h"
 #include "inet_private.h"
+#include "raw.h"
 
-#define SIN6_LEN_MIN 24u /* of an early struct sockaddr_in6, without the scope */
+#define NR_PROTOCOLS 263u /* Linux knows, as IPPROTO_MAX */
+#define SIN6_LEN_MIN 24u  /* of an early struct sockaddr_in6, without the scope */
 
 /* --- names --------------------------------------------------------------------------- */
 
@@ -265,6 +267,8 @@ int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t
 
 	if (level == SOL_IPV6 && option == IPV6_V6ONLY && s->family == AF_INET6) {
 		number = READ_ONCE(u->v6only);
+	} else if (level == SOL_IP && option == IP_HDRINCL) {
+		number = 0; /* raw sockets answer for themselves */
 	} else if (level == SOL_IP && option == IP_MULTICAST_IF) {
 		spin_lock(&s->lock);
 		memcpy(&number, u->mc_addr4, sizeof(u->mc_addr4));
@@ -299,6 +303,8 @@ int inet_getsockopt(struct socket *s, int level, int option, void *val, uint32_t
 
 static const struct socket_ops *inet_choose(uint32_t type, uint32_t *protocol)
 {
+	if (*protocol >= NR_PROTOCOLS)
+		return ERR_PTR(-EINVAL);
 	if (type == SOCK_STREAM && (!*protocol || *protocol == SOL_TCP)) {
 		*protocol = SOL_TCP;
 		return &tcp_ops;
@@ -307,14 +313,31 @@ static const struct socket_ops *inet_choose(uint32_t type, uint32_t *protocol)
 		*protocol = SOL_UDP;
 		return &udp_ops;
 	}
-	/* As Linux: the types are known, the protocol is not. Raw sockets have none by default. */
+	/* Raw sockets have no protocol by default. */
+	if (type == SOCK_RAW && *protocol && *protocol <= UINT8_MAX)
+		return capable(CAP_NET_RAW) ? &raw_ops : ERR_PTR(-EPERM);
+	/* As Linux: the types are known, the protocol is not. */
 	return ERR_PTR(type == SOCK_STREAM || type == SOCK_DGRAM || type == SOCK_RAW
 			       ? -EPROTONOSUPPORT
 			       : -ESOCKTNOSUPPORT);
 }
 
-static const struct socket_family inet_family = { .family = AF_INET, .choose = inet_choose };
-static const struct socket_family inet6_family = { .family = AF_INET6, .choose = inet_choose };
+static const struct socket_ops *choose4(uint32_t type, uint32_t *protocol)
+{
+	if (type == SOCK_DGRAM && *protocol == IPPROTO_ICMP)
+		return ping_is_allowed() ? &ping_ops : ERR_PTR(-EACCES);
+	return inet_choose(type, protocol);
+}
+
+static const struct socket_ops *choose6(uint32_t type, uint32_t *protocol)
+{
+	if (type == SOCK_DGRAM && *protocol == IPPROTO_ICMPV6)
+		return ping_is_allowed() ? &ping_ops : ERR_PTR(-EACCES);
+	return inet_choose(type, protocol);
+}
+
+static const struct socket_family inet_family = { .family = AF_INET, .choose = choose4 };
+static const struct socket_family inet6_family = { .family = AF_INET6, .choose = choose6 };
 
 static int inet_init(void)
 {

@@ -355,6 +355,16 @@ void inet_set_source(struct socket *s, const uint8_t addr[16])
 	spin_unlock(&table_lock);
 }
 
+void inet_set_bound(struct socket *s, const uint8_t addr[16])
+{
+	struct inet_socket *u = inet_of(s);
+
+	spin_lock(&table_lock);
+	memcpy(u->local.addr, addr, 16);
+	u->bound_addr = !inet_is_any(addr);
+	spin_unlock(&table_lock);
+}
+
 void inet_forget_remote(struct socket *s)
 {
 	struct inet_socket *u = inet_of(s);

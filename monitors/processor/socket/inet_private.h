@@ -235,6 +235,13 @@ int remote_udp_init(void) __must_check;
 
 /* --- udp.c --------------------------------------------------------------------------- */
 
+/* "Any" as a destination is the loopback. */
+void inet_make_definite(struct inet_name *name);
+/* For raw sockets, too. */
+ssize_t udp_recvmsg(struct socket *s, struct socket_msg *m);
+int udp_shutdown(struct socket *s, unsigned int how);
+unsigned int udp_poll(struct socket *s);
+
 /* Copy what came from outside into the queue of @to, or lose it. */
 void udp_receive(struct socket *to, const struct inet_packet *packet, const void *data, size_t len);
 /* Bytes that a datagram of @s carries at most. */
@@ -373,6 +380,8 @@ void inet_connect_names(struct socket *s, const struct inet_name *to);
 /* The address that packets of @s carry, unless the program chose one. */
 void inet_set_source(struct socket *s, const uint8_t addr[16]);
 void inet_forget_remote(struct socket *s);
+/* The address that a raw socket is bound to; any: to none. */
+void inet_set_bound(struct socket *s, const uint8_t addr[16]);
 /*
  * The listener (streams) or receiver (datagrams, for one sent from @from) of @to, referenced; NULL.
  */

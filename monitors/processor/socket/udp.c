@@ -46,8 +46,7 @@ static int destination(struct socket *s, const struct socket_msg *m, struct inet
 	return 0;
 }
 
-/* "Any" as a destination is the loopback. */
-static void make_definite(struct inet_name *name)
+void inet_make_definite(struct inet_name *name)
 {
 	if (!inet_is_any(name->addr))
 		return;
@@ -144,7 +143,7 @@ static ssize_t send_inside(struct socket *s, struct socket_msg *m, const struct 
 	struct socket *receiver;
 	ssize_t ret = -ECONNREFUSED;
 
-	make_definite(&p.to);
+	inet_make_definite(&p.to);
 	if (inet_is_any(p.from.addr))
 		memcpy(p.from.addr, inet_of(s)->local.addr, 16);
 	if (inet_is_any(p.from.addr) || inet_is_multicast(p.from.addr))
@@ -219,7 +218,7 @@ static void tell_packet(struct socket *s, struct socket_msg *m, const struct soc
 	m->has_packet = true;
 }
 
-static ssize_t udp_recv(struct socket *s, struct socket_msg *m)
+ssize_t udp_recvmsg(struct socket *s, struct socket_msg *m)
 {
 	return socket_recv_message(s, m, tell_packet);
 }
@@ -252,7 +251,7 @@ static int udp_connect(struct socket *s, const struct sock_addr *addr, bool nonb
 		inet_connect_names(s, &to);
 		inet_set_source(s, from);
 	} else if (inet_is_local(to.addr)) {
-		make_definite(&to);
+		inet_make_definite(&to);
 		inet_connect_names(s, &to);
 	} else {
 		err = outside_connect_datagrams(s, &to);
@@ -278,14 +277,14 @@ static int udp_bind(struct socket *s, const struct sock_addr *addr)
 	return err;
 }
 
-static int udp_shutdown(struct socket *s, unsigned int how)
+int udp_shutdown(struct socket *s, unsigned int how)
 {
 	/* As Linux, it takes effect even without a connection. */
 	socket_shut(s, how + 1, 0);
 	return READ_ONCE(s->state) == SOCKET_CONNECTED ? 0 : -ENOTCONN;
 }
 
-static unsigned int udp_poll(struct socket *s)
+unsigned int udp_poll(struct socket *s)
 {
 	const uint32_t shut = __atomic_load_n(&s->shut, __ATOMIC_ACQUIRE);
 	unsigned int events = POLLOUT | POLLWRNORM | POLLWRBAND;
@@ -350,7 +349,7 @@ const struct socket_ops udp_ops = {
 	.bind = udp_bind,
 	.connect = udp_connect,
 	.sendmsg = udp_send,
-	.recvmsg = udp_recv,
+	.recvmsg = udp_recvmsg,
 	.shutdown = udp_shutdown,
 	.poll = udp_poll,
 	.getname = inet_getname,
