@@ -8,8 +8,8 @@ from boot import on_host
 SAME = ["acls", "aios", "asyncs", "cachestats", "controls", "dnotifys", "edges", "ends", "epolls",
         "fds", "futexes", "ifreqs", "inets", "inotifys", "ipcspaces", "leases", "locks", "mqueues",
         "multicasts", "namespaces", "netfiles", "netlinks", "numas", "oddcalls", "pairs", "pipes",
-        "polls", "pthreads", "ptys", "resolves", "seccomps", "socklimits", "splices", "sysvs",
-        "unixes", "xattrs"]
+        "polls", "pthreads", "ptys", "raws", "resolves", "seccomps", "socklimits", "splices",
+        "sysvs", "unixes", "xattrs"]
 
 # Pipelines of a shell, over megabytes of text T; every program is a process of its own.
 PIPELINES = """

@@ -136,6 +136,34 @@ def test_the_clock_is_right(plain):
     assert before - 1 <= inside <= int(time.time()) + 1
 
 
+def pings(got):
+    """What ping says about each answer, but for its time."""
+    return [line.rsplit(b" time=")[0] for line in got.out.splitlines() if b" time=" in line]
+
+
+def answers(address, ttl):
+    return [b"64 bytes from %s: seq=%d ttl=%d" % (address, i, ttl) for i in range(2)]
+
+
+def test_ping(pool):
+    """Busybox's ping, which has a raw socket, at the loopbacks, the own address and the router,
+    which QEMU answers for.
+    """
+    cluster = pool.get()
+    script = (
+        "i=0; until ip -4 addr show eth0 | grep -q 10.0.2.15; do"
+        " i=$((i+1)); [ $i -lt 50 ] || exit 9; sleep 0.1; done;"
+        " for a in 127.0.0.1 10.0.2.15 10.0.2.2 ::1; do ping -c 2 -W 10 $a || exit 1; done"
+    )
+    got = cluster.run([BUSYBOX, "sh", "-c", script])
+    assert got.status == 0, got
+    want = answers(b"127.0.0.1", 64) + answers(b"10.0.2.15", 64) + answers(b"10.0.2.2", 255)
+    # Of IPv6 it asks for the hops by RFC 2292's option, which there is none of.
+    assert pings(got) == want + answers(b"::1", -1)
+    long = cluster.run([BUSYBOX, "ping", "-c", "1", "-W", "10", "-s", "5000", "10.0.2.2"])
+    assert pings(long) == [b"5008 bytes from 10.0.2.2: seq=0 ttl=255"]  # in fragments
+
+
 def test_without_a_card_the_outside_is_unreachable(pool):
     got = pool.get("--net", "none").run([BUSYBOX, "wget", "-q", "-O", "-", "http://10.0.2.2:1/"])
     assert got.status == 1 and b"Network is unreachable" in got.err
