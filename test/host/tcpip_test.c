@@ -33,6 +33,8 @@ static struct {
 	unsigned int disorder; /* per cent of frames that are lost, doubled or delayed, each */
 	bool deaf;             /* all are lost */
 	bool slow;             /* they do not arrive until it is no more */
+	/* IPv6 that left: whole datagrams, and parts of them. */
+	unsigned int six_whole, six_parts;
 	struct prng rng;
 	struct netdev nd;
 } card = { .lock = SPINLOCK_INIT("card", RANK_SPIN_QUEUE) };
@@ -120,6 +122,10 @@ static int card_transmit(struct netdev *nd, unsigned int queue, const struct net
 		return -ENOSPC;
 	}
 	card.tokens[card.nr_tokens++] = tx->token;
+	if (len > 54 && f[12] == 0x86 && f[13] == 0xdd) {
+		card.six_whole += f[20] == 17;
+		card.six_parts += f[20] == 44;
+	}
 	if (len > 42 && f[12] == 8 && f[13] == 0 && f[23] == 17 && f[37] == 67) {
 		answer_dhcp(f, len);
 	} else if (card.deaf || prng_below(&card.rng, 100) < card.disorder) {
@@ -872,51 +878,43 @@ static uint64_t stack_memory(void)
 	return bytes;
 }
 
-/* Router @n says that it is one; it does not say its hardware address. */
-static void announce_router(uint8_t n)
+/* A frame with a message of ICMPv6, whose sum is made here, comes; @len is even. */
+static void push_icmp6(uint8_t *f, size_t len)
 {
-	uint8_t f[14 + 40 + 16] = {
-		[0] = 0x33,
-		0x33,
-		0,
-		0,
-		0,
-		1,
-		2,
-		0,
-		0,
-		0,
-		0,
-		9,
-		0x86,
-		0xdd, /* Ethernet */
-		[14] = 0x60,
-		[19] = 16,
-		[20] = 58,
-		[21] = 255,
-		[22] = 0xfe,
-		[23] = 0x80, /* from fe80::n */
-		[38] = 0xff,
-		[39] = 2,
-		[53] = 1,   /* to ff02::1 */
-		[54] = 134, /* an advertisement, of half an hour */
-		[60] = 1800 >> 8,
-		[61] = 1800 & 0xff,
-	};
-	uint32_t sum = 16 + 58;
+	uint32_t sum = (uint32_t)(len - 54 + 58);
 	unsigned long flags;
 
-	f[37] = n;
-	for (size_t i = 22; i < sizeof(f); i += 2)
+	memcpy(f + 6, "\x02\0\0\0\0\x09\x86\xdd\x60", 9);
+	f[18] = (uint8_t)((len - 54) >> 8);
+	f[19] = (uint8_t)(len - 54);
+	f[20] = 58;
+	f[21] = 255;
+	for (size_t i = 22; i < len; i += 2)
 		sum += (uint32_t)(f[i] << 8 | f[i + 1]);
 	while (sum >> 16)
 		sum = (sum & 0xffff) + (sum >> 16);
 	f[56] = (uint8_t)(~sum >> 8);
 	f[57] = (uint8_t)~sum;
 	flags = spin_lock_irqsave(&card.lock);
-	push_frame(new_frame(f, sizeof(f)));
+	push_frame(new_frame(f, len));
 	spin_unlock_irqrestore(&card.lock, flags);
 	card.nd.user->wake(&card.nd, 0);
+}
+
+/* Router @n says that it is one, and its hardware address only with @has_mac. */
+static void announce_router(uint8_t n, bool has_mac)
+{
+	static const uint8_t all_nodes[16] = { 0xff, 2, [15] = 1 };
+	uint8_t f[14 + 40 + 16 + 8] = { 0x33, 0x33, [5] = 1 };
+
+	memcpy(f + 22, "\xfe\x80", 2); /* from fe80::n */
+	f[37] = n;
+	memcpy(f + 38, all_nodes, 16);
+	f[54] = 134; /* an advertisement, of half an hour */
+	f[60] = 1800 >> 8;
+	f[61] = 1800 & 0xff;
+	memcpy(f + 70, "\x01\x01\x02\0\0\0\0\x09", 8);
+	push_icmp6(f, has_mac ? sizeof(f) : sizeof(f) - 8);
 }
 
 /*
@@ -937,7 +935,7 @@ static void a_router_that_never_answers_keeps_nothing(struct ktest *t)
 	EXPECT_EQ(t, send_datagram(p, &to, bytes, sizeof(bytes)), -ENETUNREACH);
 	WAIT_FOR(t, stack_memory() > 0);
 	before = stack_memory();
-	announce_router(2);
+	announce_router(2, false);
 	WAIT_FOR(t, send_datagram(p, &to, bytes, sizeof(bytes)) == 0);
 	for (unsigned int i = 1; i < UNANSWERED; i++) {
 		EXPECT_EQ(t, send_datagram(p, &to, bytes, sizeof(bytes)), 0);
@@ -1026,6 +1024,71 @@ static void raw_packets_arrive(struct ktest *t)
 	tcpip_raw_close(other);
 }
 
+/* Frames stay in order: those before the one of this datagram have been heard. */
+static void hear_all(struct ktest *t, struct tcpip_port *p, const struct box *box)
+{
+	const unsigned int before = __atomic_load_n(&box->nr, __ATOMIC_ACQUIRE);
+	const struct tcpip_name own = name_of(own_ip, 55);
+
+	EXPECT_EQ(t, send_datagram(p, &own, "own", 3), 0);
+	WAIT_FOR(t, __atomic_load_n(&box->nr, __ATOMIC_ACQUIRE) == before + 1);
+}
+
+/* The stack has heard that packets to @to are longer than @mtu, which its way takes. */
+static void hear_too_big(struct ktest *t, struct tcpip_port *p, const struct box *box,
+			 const struct tcpip_name *to, uint32_t mtu)
+{
+	uint8_t f[14 + 40 + 8 + 40 + 8] = { 0 };
+
+	memcpy(f, own_mac, 6);
+	memcpy(f + 22, "\xfe\x80", 2);
+	f[37] = 3;
+	EXPECT_EQ(t, tcpip_source_for(to, f + 38), 0);
+	f[54] = 2;
+	for (int i = 0; i < 4; i++)
+		f[58 + i] = (uint8_t)(mtu >> (24 - 8 * i));
+	f[62] = 0x60; /* what was too big */
+	f[68] = 17;
+	memcpy(f + 70, f + 38, 16);
+	memcpy(f + 86, to->addr, 16);
+	push_icmp6(f, sizeof(f));
+	hear_all(t, p, box);
+}
+
+/*
+ * No message makes a path's packets shorter than IPv6 has them, nor longer again. The first length
+ * would be a flood of parts, the second one without end.
+ */
+static void a_path_has_a_least_mtu(struct ktest *t)
+{
+	static const uint32_t bad[] = { 64, 48, 55, 47, 1, 0, 1279, 1500, 65536 + 1280 };
+	const struct tcpip_name any = { .port = 55 };
+	const struct tcpip_name to = { .addr = { 0x20, 1, 0x0d, 0xb8, [15] = 10 }, .port = 9 };
+	static const uint8_t bytes[1400];
+	static struct box box;
+	struct tcpip_port *p;
+
+	start(t);
+	ASSERT_EQ(t, tcpip_port_open(&any, on_datagram, &box, &p), 0);
+	announce_router(3, true);
+	hear_all(t, p, &box);
+	card.six_whole = card.six_parts = 0;
+	EXPECT_EQ(t, send_datagram(p, &to, bytes, sizeof(bytes)), 0);
+	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++) {
+		hear_too_big(t, p, &box, &to, bad[i]);
+		ASSERT_EQ(t, send_datagram(p, &to, bytes, sizeof(bytes)), 0);
+		ASSERT_EQ(t, card.six_whole, 2 + i);
+		ASSERT_EQ(t, card.six_parts, 0u);
+	}
+	hear_too_big(t, p, &box, &to, 1280);
+	EXPECT_EQ(t, send_datagram(p, &to, bytes, sizeof(bytes)), 0);
+	EXPECT_EQ(t, card.six_parts, 2u);
+	hear_too_big(t, p, &box, &to, 1500);
+	EXPECT_EQ(t, send_datagram(p, &to, bytes, sizeof(bytes)), 0);
+	EXPECT_EQ(t, card.six_parts, 4u);
+	tcpip_port_close(p);
+}
+
 static const struct ktest_case tcpip_cases[] = {
 	KTEST(an_address_by_dhcp),
 	KTEST(bytes_arrive),
@@ -1045,6 +1108,7 @@ static const struct ktest_case tcpip_cases[] = {
 	KTEST(groups_are_joined),
 	KTEST(raw_packets_arrive),
 	KTEST(a_router_that_never_answers_keeps_nothing),
+	KTEST(a_path_has_a_least_mtu),
 	{ 0 },
 };
 static const struct ktest_suite tcpip_suite = { .name = "net.tcpip", .cases = tcpip_cases };
