@@ -99,7 +99,7 @@ def test_a_device_is_seed_enough(disk, tmp_path):
     try:
         read = ["/usr/bin/busybox", "sh", "-c", "head -c 16 /dev/urandom | od -A n -t x1"]
         assert len({running.run(read).checked() for _ in range(3)}) == 3
-        assert all(stats["random.reseeds"] == 1 for stats in running.stats().values())
+        assert all(stats["random.reseeds"] >= 1 for stats in running.stats().values())
         assert all("random: seeded by a device" in running.log(n) for n in ("p0", "m0", "s0"))
     finally:
         running.close()
