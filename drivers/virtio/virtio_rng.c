@@ -3,13 +3,15 @@
  * virtio entropy devices: random bytes of the host for the generator (kernel/random.c).
  *
  * Flow:	probe asks for SEED_LEN bytes; what comes is mixed into the generator's key, and
- *		RESEED_NS later the driver asks again. A node with another seed does not wait for
- *		the first answer; one without waits in probe, so that all later levels have a seed.
+ *		RESEED_NS later the driver asks again, or at once while answers were short and the
+ *		node has no seed. A node with another seed does not wait for the first answer; one
+ *		without waits in probe, so that all later levels have a seed.
  * Context:	probe: a thread. Answers come in interrupts, questions from a timer.
  * Locking:	lock, around the queue.
  * Failure:	a device that breaks its contract is fenced and asked no more; one that answers with
- *		nothing is asked again after RESEED_NS. A node that has no other seed says in its
- *		log that none came, and goes on: rpc_start() lets it join no cluster.
+ *		nothing, or zeros, which count for nothing, is asked again after RESEED_NS. A node
+ *		that has no other seed says in its log that none came, and goes on: rpc_start() lets
+ *		it join no cluster.
  * Limits:	bytes are counted as secret, as the host's other seeds are. Mixing keeps what the
  *		key had before, so a device that tells known bytes weakens no other seed.
  * See:		docs/drivers/virtio.md; VIRTIO 1.1, section 5.4
@@ -54,31 +56,54 @@ static void ask_locked(struct vrng *r) __must_hold(&r->lock)
 		virtq_kick(r->vq);
 }
 
-/* It has written @len bytes, and may write them again while we look. */
-static void take_locked(struct vrng *r, uint32_t len) __must_hold(&r->lock)
+static bool has_some(const uint32_t *words, size_t nr)
 {
+	uint32_t all = 0;
+
+	for (size_t i = 0; i < nr; i++)
+		all |= words[i];
+	return all;
+}
+
+/*
+ * It has written @len bytes, and may write them again while we look. True: it is asked for the rest
+ * of a seed, which it is as often as a seed has words at most.
+ */
+static bool take_locked(struct vrng *r, uint32_t len) __must_hold(&r->lock)
+{
+	const size_t nr = len / sizeof(uint32_t);
 	uint32_t words[SEED_LEN / sizeof(uint32_t)];
+	bool some;
 
 	assert_spin_held(&r->lock);
 	ASSERT(len <= SEED_LEN); /* virtq_get() has looked */
 	memcpy(words, r->buf, SEED_LEN);
 	memset(r->buf, 0, SEED_LEN);
-	random_add(words, len / sizeof(uint32_t));
+	some = has_some(words, nr);
+	if (some)
+		random_add(words, nr);
 	memset(words, 0, sizeof(words));
+	if (some && !random_is_seeded()) {
+		ask_locked(r);
+		return true;
+	}
 	timer_set(&r->timer, time_now_ns() + RESEED_NS);
+	return false;
 }
 
 static void vrng_used(struct virtq *vq, void *arg)
 {
 	struct vrng *r = arg;
 	const unsigned long flags = spin_lock_irqsave(&r->lock);
+	bool more = false;
 	void *token;
 	uint32_t len;
 
 	while ((token = virtq_get(vq, &len)) != NULL && !IS_ERR(token))
-		take_locked(r, len);
+		more = take_locked(r, len);
 	spin_unlock_irqrestore(&r->lock, flags);
-	complete_all(&r->answered);
+	if (!more)
+		complete_all(&r->answered);
 }
 
 static void on_timer(void *arg)

@@ -50,12 +50,17 @@ struct virtio_device {
 	int start_error;
 	unsigned int kicks; /* atomic */
 	bool fenced;
+	struct virtio_device *next;
 };
 
 static struct virtio_device *dev; /* of the newest probe */
+static struct virtio_device *all; /* which are never closed, as the driver's have no end */
 static unsigned int nr_queues;    /* that the next one has */
 static int start_error;
 static bool answers_at_once;
+static uint32_t answer_len; /* of those */
+static uint8_t answer_fill;
+static struct thread *answering; /* one that runs */
 
 static void device_use(uint32_t id, uint32_t len)
 {
@@ -104,8 +109,12 @@ static void answering_thread(void *arg)
 {
 	(void)arg;
 	/* The driver asks when virtio_start() has returned; a node in the case's probe waits. */
-	for (int i = 0; i < 1500 && !answer(7, sizeof(given)); i++)
-		thread_sleep_ns(NSEC_PER_MSEC);
+	for (int i = 0; i < 1500 && !random_is_seeded(); i++) {
+		if (!answer(answer_fill, answer_len))
+			thread_sleep_ns(NSEC_PER_MSEC);
+		else if (!answer_fill)
+			break; /* it is not asked again */
+	}
 }
 
 static void fence_queue(struct virtq *vq, const char *why)
@@ -123,6 +132,8 @@ struct virtio_device *virtio_pci_open(struct pci_device *pci, const char *name, 
 	memset(dev, 0, sizeof(*dev));
 	dev->nr_queues = nr_queues;
 	dev->start_error = start_error;
+	dev->next = all;
+	all = dev;
 	return dev;
 }
 
@@ -151,12 +162,13 @@ int virtio_start(struct virtio_device *vd)
 	t = thread_create("device", answering_thread, NULL);
 	if (IS_ERR(t))
 		return (int)PTR_ERR(t);
-	thread_detach(t);
+	answering = t;
 	return 0;
 }
 
 void virtio_close(struct virtio_device *vd)
 {
+	all = vd->next;
 	free(vd);
 	dev = NULL;
 }
@@ -168,10 +180,16 @@ extern const struct pci_driver *const __start_pci_drivers[];
 /* A device of one queue; the generator has a seed, or none. */
 static int probe(bool seeded)
 {
+	int err;
+
 	memset(given, 0, sizeof(given));
 	nr_given = nr_answers = 0;
 	has_other_seed = seeded;
-	return __start_pci_drivers[0]->probe(NULL, NULL);
+	err = __start_pci_drivers[0]->probe(NULL, NULL);
+	if (answering)
+		thread_join(answering);
+	answering = NULL;
+	return err;
 }
 
 static void plain(void)
@@ -179,6 +197,8 @@ static void plain(void)
 	nr_queues = 1;
 	start_error = 0;
 	answers_at_once = false;
+	answer_len = sizeof(given);
+	answer_fill = 7;
 }
 
 static void all_bytes_reach_the_generator(struct ktest *t)
@@ -236,9 +256,36 @@ static void a_node_without_a_seed_waits(struct ktest *t)
 	EXPECT_FALSE(t, random_is_seeded());
 }
 
+/* Devices may answer with less than what they are asked for. */
+static void short_answers_make_a_seed(struct ktest *t)
+{
+	plain();
+	answers_at_once = true;
+	answer_len = 12;
+	ASSERT_EQ(t, probe(false), 0);
+	EXPECT_TRUE(t, random_is_seeded());
+	EXPECT_EQ(t, nr_answers, 3u);
+	EXPECT_EQ(t, dev->kicks, 3u);
+	EXPECT_FALSE(t, dev->fenced);
+}
+
+static void zeros_are_no_seed(struct ktest *t)
+{
+	plain();
+	answers_at_once = true;
+	answer_fill = 0;
+	shim_log_clear();
+	ASSERT_EQ(t, probe(false), 0);
+	EXPECT_TRUE(t, shim_log_contains("does not give a seed"));
+	EXPECT_FALSE(t, random_is_seeded());
+	EXPECT_EQ(t, nr_answers, 0u);
+	EXPECT_EQ(t, dev->kicks, 1u);
+}
+
 static void lies_take_it_out_of_use(struct ktest *t)
 {
 	uint16_t head = 0;
+	uint8_t *buf;
 
 	plain();
 	for (int lie = 0; lie < 5; lie++) {
@@ -262,7 +309,9 @@ static void lies_take_it_out_of_use(struct ktest *t)
 	}
 	/* The second answer to one question. */
 	ASSERT_EQ(t, probe(true), 0);
-	ASSERT_TRUE(t, device_take(&head) != NULL);
+	buf = device_take(&head);
+	ASSERT_TRUE(t, buf != NULL);
+	memset(buf, 5, 32);
 	device_use(head, 32);
 	interrupt();
 	device_use(head, 32);
@@ -284,9 +333,14 @@ static void devices_that_do_not_start(struct ktest *t)
 }
 
 static const struct ktest_case cases[] = {
-	KTEST(all_bytes_reach_the_generator), KTEST(short_answers_count_for_what_they_are),
-	KTEST(a_node_without_a_seed_waits),   KTEST(lies_take_it_out_of_use),
-	KTEST(devices_that_do_not_start),     { 0 },
+	KTEST(all_bytes_reach_the_generator),
+	KTEST(short_answers_count_for_what_they_are),
+	KTEST(a_node_without_a_seed_waits),
+	KTEST(short_answers_make_a_seed),
+	KTEST(zeros_are_no_seed),
+	KTEST(lies_take_it_out_of_use),
+	KTEST(devices_that_do_not_start),
+	{ 0 },
 };
 static const struct ktest_suite suite = { .name = "drivers.vrng", .cases = cases };
 KTEST_SUITE(suite);
