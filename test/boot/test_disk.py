@@ -229,8 +229,6 @@ def test_shared_mappings(tmp_path):
     tree.files["/data/diskmaps"] = str(program)
     tree.files["/data/filemaps"] = str(loader)
     tree.files["/data/fsx"] = str(program.with_name("fsx"))
-    private = program.with_name("privmaps")
-    tree.files["/data/privmaps"] = str(private)
     disk = make_disk(tmp_path, tree)
     there = tmp_path / "work"
     there.mkdir()
@@ -244,8 +242,6 @@ def test_shared_mappings(tmp_path):
         got = cluster.run(["/data/filemaps", "/work"])
         assert got == on_host([str(loader), str(there)])
         assert delta(before, cluster.stats(), "p0", "lease.maps") >= 6
-        got = cluster.run(["/data/privmaps", "/work/private"])
-        assert got == on_host([str(private), str(there / "private")])
         small_writes(cluster)
     finally:
         cluster.close()

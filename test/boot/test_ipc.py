@@ -36,7 +36,7 @@ def test_same_as_linux(cluster, programs, name):
     assert got.status == want.status == 0, got.err
 
 
-@pytest.mark.parametrize("name", ["fileflags", "handles", "privmaps"])
+@pytest.mark.parametrize("name", ["fileflags", "handles"])
 def test_files_in_memory(cluster, programs, name):
     argv = [programs / "glibc-static" / name, f"/dev/shm/{name}"]
     got, want = cluster.run(argv), on_host(argv)

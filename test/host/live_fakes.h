@@ -21,7 +21,6 @@
 #include <processor/client/kept.h>
 #include <processor/excache/excache.h>
 #include <processor/excache/file_dirty.h>
-#include <processor/mm/private_maps.h>
 #include <processor/process/process.h>
 #include <processor/vfs/file.h>
 #include <processor/vfs/inode.h>
@@ -467,11 +466,6 @@ int excache_drop_killable(struct object *obj, uint64_t first, uint64_t end)
 }
 
 void prefetch_read(struct object *file, struct read_ahead *ra, uint64_t pgoff, uint64_t nr_pages)
-{
-}
-
-/* Nothing is mapped. */
-void private_maps_cut(struct object *obj, uint64_t first)
 {
 }
 

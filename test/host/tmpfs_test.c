@@ -15,7 +15,6 @@
 #include <processor/account/account.h>
 #include <processor/excache/object.h>
 #include <processor/ipc/pipe.h>
-#include <processor/mm/private_maps.h>
 #include <processor/process/process.h>
 #include <processor/procfs/system.h>
 #include <shim/shim.h>
@@ -80,11 +79,6 @@ void pipe_put(struct pipe *p)
 int tmpfs_open(struct inode *inode, struct file *f)
 {
 	return -ENXIO;
-}
-
-/* Nothing is mapped. */
-void private_maps_cut(struct object *obj, uint64_t first)
-{
 }
 
 int object_write_begin(struct object *obj)

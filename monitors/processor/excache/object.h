@@ -140,9 +140,8 @@ struct object {
 	uint32_t node;    /* live, atomic: memory node that caches it; 0: by placement */
 	/* bytes; file: const, of this version; live: atomic, as known here; shared: lock */
 	uint64_t size;
-	uint32_t dev;      /* const: st_dev */
-	bool private_maps; /* atomic: there is or was one: <processor/mm/private_maps.h> */
-	char *path; /* atomic: where it was found first, for /proc/<pid>/maps; NULL: not known */
+	uint32_t dev; /* const: st_dev */
+	char *path;   /* atomic: where it was found first, for /proc/<pid>/maps; NULL: not known */
 	struct radix_tree windows __guarded_by(&lock); /* lines, for fault-around: around.c */
 	struct list_head table_link; /* table lock, of files or of shared objects */
 };

@@ -46,8 +46,9 @@ int futex_word_get(struct aspace *as, uint64_t addr, bool shared, struct futex_w
 	/* As Linux, which must be able to make a private copy to know the page. */
 	if (!(v.flags & VMA_SHARED) && !v.file && !(v.prot & VMA_PROT_WRITE))
 		err = -EFAULT;
-	/* The page may lie behind the end of its file, which a private mapping shows, too. */
-	if (!err && v.file && get_user_u32(&word, (const void __user *)addr))
+	/* The page may lie behind the end of its file. */
+	if (!err && (v.flags & VMA_SHARED) && v.file &&
+	    get_user_u32(&word, (const void __user *)addr))
 		err = -EFAULT;
 	if (!err && (v.flags & VMA_SHARED) && v.file) {
 		object_get(v.file);

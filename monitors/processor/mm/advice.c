@@ -78,36 +78,6 @@ void advice_move(struct aspace *as, vaddr_t from, uint64_t old_len, vaddr_t to, 
 		move(&as->marks[m], from, old_len, to, new_len);
 }
 
-/* [from, end) and [to, +) do not overlap, so the walk does not meet what it makes. */
-static int duplicate_locked(struct aspace *as, enum mark mark, vaddr_t from, vaddr_t end,
-			    vaddr_t to) __must_hold(&as->map_lock)
-{
-	const struct addr_range *a;
-	vaddr_t next;
-	int err = 0;
-
-	assert_mutex_held(&as->map_lock);
-	for (vaddr_t at = from; !err && at < end; at = next) {
-		a = ranges_behind(&as->marks[mark], at);
-		if (!a || a->start >= end)
-			break;
-		next = MIN(a->end, end);
-		err = advice_set(as, mark, to + (MAX(a->start, from) - from), to + (next - from),
-				 a->value);
-	}
-	return err;
-}
-
-int advice_duplicate(struct aspace *as, vaddr_t from, uint64_t len, vaddr_t to)
-{
-	int err = 0;
-
-	assert_mutex_held(&as->map_lock);
-	for (enum mark m = 0; m < NR_MARKS && !err; m++)
-		err = duplicate_locked(as, m, from, from + len, to);
-	return err;
-}
-
 int advice_set(struct aspace *as, enum mark mark, vaddr_t start, vaddr_t end, uint64_t value)
 {
 	int err;

@@ -23,8 +23,6 @@ int advice_prepare(struct aspace *as) __must_check;
 void advice_cut(struct aspace *as, vaddr_t start, vaddr_t end);
 /* The mapping at [from, +old_len) is at [to, +new_len) now. */
 void advice_move(struct aspace *as, vaddr_t from, uint64_t old_len, vaddr_t to, uint64_t new_len);
-/* [to, +len), which is new, has what [from, +len) has, which keeps it. -ENOMEM: some of it. */
-int advice_duplicate(struct aspace *as, vaddr_t from, uint64_t len, vaddr_t to) __must_check;
 /* [start, end), which is new, belongs to the mapping that has page @at. */
 void advice_extend(struct aspace *as, vaddr_t at, vaddr_t start, vaddr_t end);
 

@@ -19,7 +19,6 @@
 #include <mm/slab.h>
 #include <processor/excache/home.h>
 
-#include "private_maps.h"
 #include "range.h"
 #include "remote.h"
 #include "vma.h"
@@ -305,7 +304,6 @@ static void vma_fill(struct vma *v, vaddr_t start, vaddr_t end, const struct map
 		return;
 	object_get(req->object);
 	v->file = req->object;
-	private_maps_note(v->file);
 	v->pgoff = req->pgoff;
 	v->file_bytes = UINT64_MAX;
 	v->flags |= VMA_FILE | (req->prot & VMA_PROT_WRITE ? 0 : VMA_PRISTINE);

@@ -5,8 +5,7 @@
  * Flow:	in place if there is room: the home is asked, and no page moves. Otherwise the lines
  *		of the old range go back to their owners, the home moves the mapping with its pages,
  *		and the copies here follow. A leased mapping of a file is made again at its new
- *		place by ourselves, and gets copies of the pages that are private. So does what
- *		MREMAP_DONTUNMAP moves, whose old mapping stays.
+ *		place by ourselves, and gets copies of the pages that are private.
  * Locking:	aspace.map_lock across the call.
  * Failure:	as of mmap_calls.c
  */
@@ -109,14 +108,19 @@ static int leave_leases(struct aspace *as, const struct move_request *req, bool 
 /* --- leased mappings of files ----------------------------------------------------------- */
 
 /*
- * *v: the vma at @start, referenced, if it and those behind it up to @end are one mapping. -EFAULT:
- * they are not; others as of aspace_vma_at().
+ * Is [@start, @end) part of one mapping of a file that is leased? *v: the vma at its start,
+ * referenced. 0: it is not leased, or no file; -EFAULT: not one mapping; others as of
+ * aspace_vma_at().
  */
-static int one_mapping(struct aspace *as, vaddr_t start, vaddr_t end, struct vma *v)
+static int leased_file(struct aspace *as, vaddr_t start, vaddr_t end, struct vma *v)
 {
+	struct lease_part part;
 	vaddr_t at;
-	int err = aspace_vma_at(as, start, v);
+	int err;
 
+	if (!lease_next_file(as, start, end, &part))
+		return 0;
+	err = part.start > start ? -EFAULT : aspace_vma_at(as, start, v);
 	if (err)
 		return err;
 	for (at = v->end; at < end && !err;) {
@@ -127,29 +131,15 @@ static int one_mapping(struct aspace *as, vaddr_t start, vaddr_t end, struct vma
 			break;
 		if (next.file != v->file || next.prot != v->prot ||
 		    ((next.flags ^ v->flags) & VMA_SHARED) ||
-		    (v->file && next.pgoff != v->pgoff + ((at - v->start) >> PAGE_SHIFT)))
+		    next.pgoff != v->pgoff + ((at - v->start) >> PAGE_SHIFT))
 			err = -EFAULT;
 		at = next.end;
 		vma_release(&next);
 	}
-	if (err)
-		vma_release(v);
+	if (!err)
+		return 1;
+	vma_release(v);
 	return err;
-}
-
-/*
- * Is [@start, @end) part of one mapping of a file that is leased? *v: the vma at its start,
- * referenced, and 1. 0: it is not leased, or no file; errors as of one_mapping().
- */
-static int leased_file(struct aspace *as, vaddr_t start, vaddr_t end, struct vma *v)
-{
-	struct lease_part part;
-	int err;
-
-	if (!lease_next_file(as, start, end, &part))
-		return 0;
-	err = part.start > start ? -EFAULT : one_mapping(as, start, end, v);
-	return err ? err : 1;
 }
 
 /* Copy the pages of [from, +nr) that are private to @to on; both are blocked. */
@@ -269,75 +259,6 @@ static long remap_file(struct aspace *as, const struct move_request *req, const 
 	return move_file(as, req, &map);
 }
 
-/* --- MREMAP_DONTUNMAP --------------------------------------------------------------------- */
-
-/*
- * Private mappings are made again at @at as well, and both are blocked: the pages go there, and the
- * old mapping is as a new one. Until its pages are dropped, all can be taken back.
- */
-static int leave_private(struct aspace *as, const struct move_request *req, vaddr_t at)
-{
-	const uint64_t len = req->old_len;
-	int err;
-
-	aspace_unmap_range(as, req->old_addr, req->old_addr + len);
-	err = copy_private(as, req->old_addr >> PAGE_SHIFT, at >> PAGE_SHIFT, len >> PAGE_SHIFT);
-	if (!err)
-		err = advice_duplicate(as, req->old_addr, len, at);
-	if (!err)
-		err = range_discard(as, req->old_addr, len);
-	if (err) {
-		(void)!aspace_unmap(as, at, len);
-		return err;
-	}
-	guard_move(as, req->old_addr, len, at, len);
-	locked_move(as, req->old_addr, len, at, len);
-	return 0;
-}
-
-/* The pages of @v, all of the old range, are at another place, too, or (private) only there. */
-static long dont_unmap(struct aspace *as, const struct move_request *req, const struct vma *v,
-		       uint32_t flags)
-{
-	const bool shared = v->flags & VMA_SHARED;
-	struct map_request map = {
-		.addr = req->new_addr,
-		.len = req->old_len,
-		.object = v->file,
-		.pgoff = v->file ? v->pgoff + ((req->old_addr - v->start) >> PAGE_SHIFT) : 0,
-		.prot = v->prot,
-		.flags = (flags & MREMAP_FIXED ? MAPPING_FIXED : 0) |
-			 (shared ? MAPPING_SHARED : 0) |
-			 (v->flags & VMA_READ_ONLY ? MAPPING_READ_ONLY : 0) |
-			 (v->flags & VMA_NORESERVE ? MAPPING_NORESERVE : 0),
-		.moves = true,
-	};
-	const bool fixed = map.flags & MAPPING_FIXED;
-	struct blocked_range old, place, to;
-	int err = 0;
-	long at;
-
-	aspace_block(as, &old, req->old_addr, req->old_addr + req->old_len);
-	/* Where it will be is not known, perhaps: no fault begins anywhere then. */
-	aspace_block(as, &place, fixed ? map.addr : 0, fixed ? map.addr + map.len : SPACE_TOP);
-	at = aspace_map_locked(as, &map);
-	if (at >= 0) {
-		aspace_block(as, &to, (vaddr_t)at, (vaddr_t)at + map.len);
-		aspace_unblock(as, &place);
-		if (shared)
-			attach_again(as, req->old_addr, (vaddr_t)at, map.len);
-		if (shared)
-			err = advice_duplicate(as, req->old_addr, map.len, (vaddr_t)at);
-		else
-			err = leave_private(as, req, (vaddr_t)at);
-		aspace_unblock(as, &to);
-	} else {
-		aspace_unblock(as, &place);
-	}
-	aspace_unblock(as, &old);
-	return err ? err : at;
-}
-
 /* --- the call ---------------------------------------------------------------------------- */
 
 /* The old length 0: what a shared mapping shows from there on is mapped a second time. */
@@ -396,15 +317,6 @@ static long do_mremap(struct aspace *as, struct move_request *req, uint32_t flag
 
 	if (!req->old_len)
 		return duplicate(as, req, flags);
-	if (flags & MREMAP_DONTUNMAP) {
-		long ret = one_mapping(as, req->old_addr, req->old_addr + req->old_len, &v);
-
-		if (ret)
-			return ret;
-		ret = dont_unmap(as, req, &v, flags);
-		vma_release(&v);
-		return ret;
-	}
 	if (!(flags & MREMAP_FIXED)) {
 		if (req->new_len < req->old_len) {
 			/* Shrinking needs no move: it is a munmap of the tail. */
@@ -477,16 +389,14 @@ long sys_mremap(const struct syscall_args *args)
 	struct vma v;
 	long ret;
 
-	if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)) || req.new_len == 0)
+	if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) || req.new_len == 0)
 		return -EINVAL;
-	if ((flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) && !(flags & MREMAP_MAYMOVE))
+	if ((flags & MREMAP_FIXED) && !(flags & MREMAP_MAYMOVE))
 		return -EINVAL;
 	if (range_check(req.old_addr, &req.old_len, -EINVAL) || req.new_len > SPACE_TOP)
 		return -EINVAL;
 	req.new_len = page_up(req.new_len);
-	if ((flags & MREMAP_DONTUNMAP) && req.new_len != req.old_len)
-		return -EINVAL;
-	if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) {
+	if (flags & MREMAP_FIXED) {
 		req.new_addr = args->a[4];
 		if (range_check(req.new_addr, &req.new_len, -EINVAL))
 			return -EINVAL;

@@ -26,7 +26,6 @@
 #include <processor/excache/write_maps.h>
 
 #include "lease.h"
-#include "private_maps.h"
 
 /* Rights and flags go over the wire as they are. */
 static_assert((int)VMA_PROT_READ == (int)PM_PROT_READ, "the same");
@@ -119,8 +118,6 @@ static int enter_vma(struct aspace *as, const struct pm_vma *v, struct object *h
 		vma.flags |= VMA_READ_ONLY;
 		vma.prot &= ~(uint32_t)VMA_PROT_WRITE;
 	}
-	if (obj && !(vma.flags & VMA_SHARED))
-		private_maps_note(obj);
 	err = aspace_set_vma(as, &vma, seq);
 	if (obj)
 		object_put(obj);

@@ -13,7 +13,6 @@
 #include <processor/account/account.h>
 #include <processor/excache/object.h>
 #include <processor/ipc/pipe.h>
-#include <processor/mm/private_maps.h>
 #include <processor/process/process.h>
 #include <processor/vfs/inode.h>
 
@@ -315,8 +314,6 @@ static int change_size(struct tmpfs_inode *ti, uint64_t size)
 	if (err)
 		return err;
 	err = tmpfs_resize(ti, size);
-	if (obj && !err)
-		private_maps_cut(obj, DIV_ROUND_UP(size, PAGE_SIZE));
 	if (obj)
 		object_write_end(obj);
 	return err;

@@ -40,7 +40,6 @@
 #include <processor/excache/excache.h>
 #include <processor/excache/file_dirty.h>
 #include <processor/excache/prefetch.h>
-#include <processor/mm/private_maps.h>
 #include <processor/process/process.h>
 
 #include "file.h"
@@ -704,8 +703,6 @@ int live_truncate(const struct file_id *file, uint64_t fsid, uint64_t size)
 		err = change_locked(lf, FILE_TRUNCATE, size, 0);
 		mutex_unlock(&lf->change);
 	}
-	if (!err)
-		private_maps_cut(lf->object, DIV_ROUND_UP(size, PAGE_SIZE));
 	live_put(lf);
 	return err;
 }
