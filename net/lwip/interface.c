@@ -60,6 +60,7 @@ struct interface {
 	unsigned int nr_tx; /* stack_mutex: frames that the card has */
 	bool dhcp;          /* stack_mutex */
 	ip4_addr_t told;    /* stack_mutex: the address that the log has */
+	uint8_t router[16]; /* stack_mutex: the one of IPv6 that others were told of */
 	struct interface *next;
 };
 
@@ -177,6 +178,22 @@ int tcpip_source_for(const struct tcpip_name *to, uint8_t addr[16])
 	return err;
 }
 
+/* Unchanged: it has none. */
+static void router_of_locked(struct interface *i, uint8_t out[16]) __must_hold(&stack_mutex)
+{
+	assert_mutex_held(&stack_mutex);
+	for (unsigned int r = 0; r < LWIP_ND6_NUM_ROUTERS; r++) {
+		const struct nd6_neighbor_cache_entry *n = default_router_list[r].neighbor_entry;
+		ip_addr_t ip;
+
+		if (!n || n->netif != &i->netif || !default_router_list[r].invalidation_timer)
+			continue;
+		ip_addr_copy_from_ip6(ip, n->next_hop_address);
+		ip_to_name(&ip, out);
+		return;
+	}
+}
+
 static void describe_locked(struct interface *i, struct tcpip_interface *out)
 	__must_hold(&stack_mutex)
 {
@@ -198,16 +215,7 @@ static void describe_locked(struct interface *i, struct tcpip_interface *out)
 		if (ip6_addr_isvalid(netif_ip6_addr_state(&i->netif, a)))
 			ip_to_name(netif_ip_addr6(&i->netif, a), out->addr6[out->nr_addr6++]);
 	}
-	for (unsigned int r = 0; r < LWIP_ND6_NUM_ROUTERS; r++) {
-		const struct nd6_neighbor_cache_entry *n = default_router_list[r].neighbor_entry;
-		ip_addr_t ip;
-
-		if (!n || n->netif != &i->netif || !default_router_list[r].invalidation_timer)
-			continue;
-		ip_addr_copy_from_ip6(ip, n->next_hop_address);
-		ip_to_name(&ip, out->gateway6);
-		break;
-	}
+	router_of_locked(i, out->gateway6);
 	netdev_stats(i->nd, &stats);
 	out->rx_bytes = stats.rx_bytes;
 	out->rx_packets = stats.rx_frames;
@@ -555,6 +563,25 @@ static bool serve_locked(struct interface *i) __must_hold(&stack_mutex)
 	return again;
 }
 
+/* Routers come and go by advertisements and their lifetimes, of which lwIP does not tell. */
+static void look_at_routers_locked(void) __must_hold(&stack_mutex)
+{
+	bool changed = false;
+
+	assert_mutex_held(&stack_mutex);
+	for (struct interface *i = interfaces; i; i = i->next) {
+		uint8_t now[16] = { 0 };
+
+		router_of_locked(i, now);
+		if (!memcmp(now, i->router, sizeof(now)))
+			continue;
+		memcpy(i->router, now, sizeof(now));
+		changed = true;
+	}
+	if (changed && change_fn)
+		change_fn();
+}
+
 static bool take_wanted(void)
 {
 	return __atomic_load_n(&worker_wanted, __ATOMIC_ACQUIRE);
@@ -578,6 +605,7 @@ static void worker(void *arg)
 		for (struct interface *i = interfaces; i; i = i->next)
 			again |= serve_locked(i);
 		sys_check_timeouts();
+		look_at_routers_locked();
 		pause_ms = sys_timeouts_sleeptime();
 		stack_unlock();
 		if (again) {

@@ -901,8 +901,8 @@ static void push_icmp6(uint8_t *f, size_t len)
 	card.nd.user->wake(&card.nd, 0);
 }
 
-/* Router @n says that it is one, and its hardware address only with @has_mac. */
-static void announce_router(uint8_t n, bool has_mac)
+/* Router @n says that it is one for @seconds, and its hardware address only with @has_mac. */
+static void announce_router_for(uint8_t n, uint16_t seconds, bool has_mac)
 {
 	static const uint8_t all_nodes[16] = { 0xff, 2, [15] = 1 };
 	uint8_t f[14 + 40 + 16 + 8] = { 0x33, 0x33, [5] = 1 };
@@ -910,11 +910,16 @@ static void announce_router(uint8_t n, bool has_mac)
 	memcpy(f + 22, "\xfe\x80", 2); /* from fe80::n */
 	f[37] = n;
 	memcpy(f + 38, all_nodes, 16);
-	f[54] = 134; /* an advertisement, of half an hour */
-	f[60] = 1800 >> 8;
-	f[61] = 1800 & 0xff;
+	f[54] = 134; /* an advertisement */
+	f[60] = (uint8_t)(seconds >> 8);
+	f[61] = (uint8_t)seconds;
 	memcpy(f + 70, "\x01\x01\x02\0\0\0\0\x09", 8);
 	push_icmp6(f, has_mac ? sizeof(f) : sizeof(f) - 8);
+}
+
+static void announce_router(uint8_t n, bool has_mac)
+{
+	announce_router_for(n, 1800, has_mac);
 }
 
 /*
@@ -1089,6 +1094,41 @@ static void a_path_has_a_least_mtu(struct ktest *t)
 	tcpip_port_close(p);
 }
 
+static unsigned int nr_changes; /* atomic */
+
+static void count_change(void)
+{
+	__atomic_fetch_add(&nr_changes, 1, __ATOMIC_RELEASE);
+}
+
+static bool has_router(const uint8_t router[16])
+{
+	struct tcpip_interface seen;
+
+	return tcpip_interface(0, &seen) && !memcmp(seen.gateway6, router, 16);
+}
+
+/* The other processors show it in their routes, also where no address comes or goes with it. */
+static void a_new_router_is_told(struct ktest *t)
+{
+	static const uint8_t none[16], router[16] = { 0xfe, 0x80, [15] = 2 };
+	struct tcpip_interface seen;
+
+	start(t);
+	WAIT_FOR(t, tcpip_interface(0, &seen) && seen.prefix4 && seen.nr_addr6);
+	announce_router_for(2, 0, false); /* which other cases may have brought */
+	announce_router_for(3, 0, false);
+	WAIT_FOR(t, has_router(none));
+	tcpip_on_change(count_change);
+	announce_router(2, false);
+	WAIT_FOR(t, __atomic_load_n(&nr_changes, __ATOMIC_ACQUIRE) == 1);
+	EXPECT_TRUE(t, has_router(router));
+	announce_router_for(2, 0, false);
+	WAIT_FOR(t, __atomic_load_n(&nr_changes, __ATOMIC_ACQUIRE) == 2);
+	EXPECT_TRUE(t, has_router(none));
+	tcpip_on_change(NULL);
+}
+
 static const struct ktest_case tcpip_cases[] = {
 	KTEST(an_address_by_dhcp),
 	KTEST(bytes_arrive),
@@ -1109,6 +1149,7 @@ static const struct ktest_case tcpip_cases[] = {
 	KTEST(raw_packets_arrive),
 	KTEST(a_router_that_never_answers_keeps_nothing),
 	KTEST(a_path_has_a_least_mtu),
+	KTEST(a_new_router_is_told),
 	{ 0 },
 };
 static const struct ktest_suite tcpip_suite = { .name = "net.tcpip", .cases = tcpip_cases };
