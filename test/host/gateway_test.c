@@ -872,6 +872,30 @@ static void without_an_address_the_wait_ends(struct ktest *t)
 	run(t, silent_server, patient_client);
 }
 
+/* A card on standby, and nobody has told of a gateway yet: it will come. */
+static void standby_client(struct ktest *t)
+{
+	struct socket *s;
+	uint64_t since;
+
+	fake_task(0);
+	outside_spare_card();
+	s = make();
+	gateway_programs_come();
+	since = time_now_ns();
+	EXPECT_EQ(t, dial(s, 10, OUT_ECHO, false), -ENETUNREACH);
+	EXPECT_GE(t, time_now_ns() - since, NSEC_PER_SEC);
+	joined(t);
+	EXPECT_EQ(t, dial(s, 10, OUT_ECHO, false), 0);
+	socket_drop(s);
+	left(t);
+}
+
+static void a_standby_waits_for_a_gateway(struct ktest *t)
+{
+	run(t, serving, standby_client);
+}
+
 /* --- hostile messages --------------------------------------------------------------------- */
 
 static int say(enum rpc_class cls, uint16_t opcode, const void *body, size_t len)
@@ -1008,6 +1032,7 @@ static const struct ktest_case cases[] = {
 	KTEST(another_processor_becomes_the_gateway),
 	KTEST(programs_wait_for_the_first_address),
 	KTEST(without_an_address_the_wait_ends),
+	KTEST(a_standby_waits_for_a_gateway),
 	KTEST(hostile_messages_have_no_effect),
 	{ 0 },
 };

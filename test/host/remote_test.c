@@ -68,6 +68,11 @@ int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
 	return -ENETUNREACH;
 }
 
+int outside_connect_here(struct socket *s, const struct inet_name *to)
+{
+	return -ENETUNREACH;
+}
+
 int outside_open(struct socket *s, unsigned int backlog)
 {
 	return 0;

@@ -223,21 +223,13 @@ int gateway_wait_source(const struct tcpip_name *to, uint8_t addr[16])
 
 int gateway_connect(struct socket *s, const struct inet_name *to, bool nonblock)
 {
-	struct tcpip_name dest = { .port = to->port, .scope_id = to->scope_id };
 	uint32_t node, incarn;
-	uint8_t from[16];
 	int err;
 
-	memcpy(dest.addr, to->addr, sizeof(dest.addr));
 	if (!gateway_find(&node, &incarn))
 		return -ENETUNREACH;
-	err = gateway_wait_source(&dest, from);
-	if (!err)
-		err = inet_autobind(s);
-	if (err)
-		return err;
-	err = remote_connect_outside(s, to, node, incarn, nonblock);
-	return err;
+	err = inet_autobind(s);
+	return err ? err : remote_connect_outside(s, to, node, incarn, nonblock);
 }
 
 /* --- what others tell ------------------------------------------------------------------- */

@@ -41,7 +41,7 @@ uint32_t gateway_mtu(const uint8_t own[16]);
 int gateway_wait_source(const struct tcpip_name *to, uint8_t addr[16]) __must_check;
 /* The cluster is complete, and programs begin to come. */
 void gateway_programs_come(void);
-/* connect() of @s, which is BUSY, to the outside by the gateway: as outside_connect(). */
+/* connect() of @s, which is BUSY, to the outside by the gateway: see outside_connect(). */
 int gateway_connect(struct socket *s, const struct inet_name *to, bool nonblock) __must_check;
 
 /* That incarnation says that it has these cards, @nr of them. -ENOBUFS */

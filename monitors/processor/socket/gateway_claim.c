@@ -121,9 +121,8 @@ void gateway_claim_heard(void)
 	__atomic_store_n(&claim.may_ask, true, __ATOMIC_RELEASE);
 }
 
-void gateway_begin(void)
+static void begin_claim(void)
 {
-	gateway_programs_come();
 	if (!tcpip_has_cards())
 		return;
 	if (is_standby) {
@@ -135,6 +134,12 @@ void gateway_begin(void)
 	/* So that programs find the cards, where there is no need to wait for others. */
 	(void)wait_event_timeout(&claim.wait, __atomic_load_n(&claim.is_decided, __ATOMIC_ACQUIRE),
 				 time_after_ns(FIRST_NS));
+}
+
+void gateway_begin(void)
+{
+	begin_claim();
+	gateway_programs_come(); /* whose patience begins when they do */
 }
 
 int gateway_claim_init(void)

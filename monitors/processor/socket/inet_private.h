@@ -165,9 +165,11 @@ int inet_tcp_info(struct socket *s, void *val, uint32_t *len);
 
 /*
  * Connect @s, which is BUSY, to @to outside of the vNode. -ENETUNREACH: there is no way, and @s is
- * as before; -EINPROGRESS and the errnos of connect().
+ * as before; -EINPROGRESS and the errnos of connect(). May wait for the vNode's first address.
  */
 int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock) __must_check;
+/* The same over a card of this processor, without that wait, for who may not sleep so long. */
+int outside_connect_here(struct socket *s, const struct inet_name *to) __must_check;
 
 /*
  * The server's end of connection @c from @remote, on behalf of listener @l, which has its events

@@ -155,21 +155,22 @@ static int wait_connected(struct socket *s, bool nonblock)
 	return err;
 }
 
-int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
+static struct tcpip_name tcpip_name_of(const struct inet_name *name)
+{
+	struct tcpip_name out = { .port = name->port, .scope_id = name->scope_id };
+
+	memcpy(out.addr, name->addr, sizeof(out.addr));
+	return out;
+}
+
+/* From the address @from of a card of this processor. */
+static int connect_from(struct socket *s, const uint8_t from[16], const struct inet_name *to,
+			bool nonblock)
 {
 	const struct inet_socket *u = inet_of(s);
-	struct tcpip_name local, remote = { .port = to->port, .scope_id = to->scope_id };
-	uint8_t from[16];
+	struct tcpip_name local, remote = tcpip_name_of(to);
 	int err;
 
-	memcpy(remote.addr, to->addr, 16);
-	if (u->bound_addr && inet_is_loopback(u->local.addr))
-		return -EINVAL;
-	if (!tcpip_is_present())
-		return gateway_connect(s, to, nonblock);
-	err = gateway_wait_source(&remote, from);
-	if (err)
-		return err;
 	err = inet_autobind(s);
 	if (err)
 		return err;
@@ -190,6 +191,32 @@ int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
 	/* The first SYN has left with the system's choice. */
 	pass_options(s, conn_of(s));
 	return wait_connected(s, nonblock);
+}
+
+int outside_connect(struct socket *s, const struct inet_name *to, bool nonblock)
+{
+	const struct inet_socket *u = inet_of(s);
+	const struct tcpip_name remote = tcpip_name_of(to);
+	uint8_t from[16];
+	int err;
+
+	if (u->bound_addr && inet_is_loopback(u->local.addr))
+		return -EINVAL;
+	err = gateway_wait_source(&remote, from);
+	if (err)
+		return err;
+	/* Which processor is the gateway is looked at last: it may have changed meanwhile. */
+	return tcpip_is_present() ? connect_from(s, from, to, nonblock)
+				  : gateway_connect(s, to, nonblock);
+}
+
+int outside_connect_here(struct socket *s, const struct inet_name *to)
+{
+	const struct tcpip_name remote = tcpip_name_of(to);
+	uint8_t from[16];
+	const int err = tcpip_source_for(&remote, from);
+
+	return err ? err : connect_from(s, from, to, true);
 }
 
 /* --- moving data */

@@ -418,7 +418,7 @@ static int connect_locked(struct relay *r, const struct remote_request *req, uin
 		return -ENOBUFS;
 	inet_of(r->in)->relayed = r->options = 1;
 	r->out->state = SOCKET_BUSY;
-	err = outside_connect(r->out, &req->to, true);
+	err = outside_connect_here(r->out, &req->to);
 	if (err && err != -EINPROGRESS)
 		return err;
 	r->in->ops = &remote_ops;
