@@ -27,6 +27,8 @@ void interfaces_kick_locked(void) __must_hold(&stack_mutex);
 
 /* udp.c: the packet that lwIP has in hand; without ports. */
 void packet_of_current(struct tcpip_packet *out);
+/* Is @ip an address of one of our cards, which may be used? */
+bool is_ours_locked(const struct ip_addr *ip) __must_hold(&stack_mutex);
 
 /* stack.c: IPv4 is ::ffff:a.b.c.d. */
 void name_to_ip(const uint8_t addr[16], struct ip_addr *out);

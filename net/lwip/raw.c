@@ -92,6 +92,13 @@ static int send_locked(struct tcpip_raw *r, const struct tcpip_packet *packet, b
 	netif = packet->interface ? netif_of_index_locked(packet->interface) : ip_route(&from, &to);
 	if (!netif)
 		return -ENETUNREACH;
+	if (!r->six && !packet->may_broadcast && ip_addr_isbroadcast(&to, netif))
+		return -EACCES;
+	if (IP_IS_V6(&from))
+		ip6_addr_assign_zone(ip_2_ip6(&from), IP6_UNICAST, netif);
+	/* Its user has looked at it; the card may have lost it since, or it is another's. */
+	if (!ip_addr_isany(&from) && !is_ours_locked(&from))
+		return -EINVAL;
 	if (has_header && len > netif->mtu)
 		return -EMSGSIZE;
 	if (packet->interface && r->six)

@@ -89,8 +89,7 @@ int tcpip_port_open(const struct tcpip_name *local, tcpip_received_t received, v
 	return err == ERR_USE ? -EADDRINUSE : -ENOBUFS;
 }
 
-/* Is @ip an address of one of our cards, which may be used? */
-static bool is_ours_locked(const ip_addr_t *ip) __must_hold(&stack_mutex)
+bool is_ours_locked(const ip_addr_t *ip)
 {
 	struct netif *netif;
 

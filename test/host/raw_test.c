@@ -107,6 +107,7 @@ static void says(uint8_t protocol, const uint8_t from[16], const void *data, siz
 
 static void packets_leave_by_the_card(struct ktest *t)
 {
+	static const uint8_t big[1481];
 	struct outside_raw_sent sent;
 	struct socket *s, *b;
 	struct sock_addr to;
@@ -149,8 +150,23 @@ static void packets_leave_by_the_card(struct ktest *t)
 	EXPECT_EQ(t, set_int(s, SOL_IP, IP_MULTICAST_TTL, 3), 0);
 	EXPECT_EQ(t, send_to(s, GROUP, "all", 3), 3);
 	sent = outside_raw_sent();
+	EXPECT_FALSE(t, sent.packet.may_broadcast);
 	EXPECT_TRUE(t, sent.nr == before + 2 && sent.packet.interface == TCPIP_FIRST_IF_INDEX &&
 			       sent.packet.ttl == 3);
+	/* The stack is told whether it may be for all, and no packet is larger than is wished. */
+	s->options |= SOCKET_BROADCAST;
+	EXPECT_EQ(t, set_int(s, SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO), 0);
+	EXPECT_EQ(t, send_to(s, PEER, big, 1481), -EMSGSIZE);
+	EXPECT_EQ(t, outside_raw_sent().nr, before + 2);
+	EXPECT_EQ(t, send_to(s, PEER, big, 1480), 1480);
+	EXPECT_TRUE(t, outside_raw_sent().packet.may_broadcast);
+	EXPECT_EQ(t, set_int(s, SOL_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT), 0);
+	EXPECT_EQ(t, send_to(s, PEER, big, 1481), 1481);
+	/* While another thread connects it, the peer's address may stand here. */
+	memcpy(inet_of(s)->local.addr, peer, 16);
+	EXPECT_EQ(t, send_to(s, PEER, "hello", 5), -EINVAL);
+	EXPECT_EQ(t, outside_raw_sent().nr, before + 4);
+	inet_forget_remote(s);
 	/* Without a card there is no way outside. */
 	outside_card(false);
 	EXPECT_EQ(t, send_to(s, PEER, "hello", 5), -ENETUNREACH);
@@ -207,6 +223,68 @@ static void headers_are_checked(struct ktest *t)
 	EXPECT_EQ(t, send_to(s, HERE, b, 0), -EINVAL);
 	EXPECT_EQ(t, outside_raw_sent().nr, sent.nr);
 	socket_drop(s);
+	nothing_is_left(t);
+}
+
+/* To a group: the header says how far, and a part of a packet is for the outside alone. */
+static void headers_to_groups(struct ktest *t)
+{
+	uint8_t b[100] = { 0 };
+	struct socket *s;
+	unsigned int before;
+	size_t n;
+
+	fake_task(0);
+	before = outside_raw_sent().nr;
+	outside_card(true);
+	s = raw(IPPROTO_RAW);
+	EXPECT_EQ(t, set_int(s, SOL_IP, IP_MULTICAST_TTL, 0), 0);
+	n = packet(b, OTHER, card, "hello", 5);
+	memcpy(b + 16, "\xe9\x01\x02\x03", 4);
+	EXPECT_EQ(t, send_to(s, GROUP, b, n), 25);
+	EXPECT_EQ(t, outside_raw_sent().nr, before + 1);
+	b[6] = 0x20;
+	EXPECT_EQ(t, send_to(s, GROUP, b, n), 25);
+	EXPECT_EQ(t, outside_raw_sent().nr, before + 2);
+	EXPECT_EQ(t, set_int(s, SOL_IP, IP_MULTICAST_TTL, 3), 0);
+	b[8] = 0;
+	EXPECT_EQ(t, send_to(s, GROUP, b, n), -EINVAL);
+	b[6] = 0;
+	EXPECT_EQ(t, send_to(s, GROUP, b, n), 25);
+	EXPECT_EQ(t, outside_raw_sent().nr, before + 2);
+	socket_drop(s);
+	nothing_is_left(t);
+}
+
+/* An identifier is one socket's; one who is refused has no address either. */
+static void identifiers(struct ktest *t)
+{
+	struct socket *s[3];
+	struct sock_addr id = name4(CARD);
+
+	fake_task(0);
+	outside_card(true);
+	for (int i = 0; i < 3; i++)
+		s[i] = socket_create(&ping_ops, AF_INET, SOCK_DGRAM, IPPROTO_ICMP);
+	id.in.port = __builtin_bswap16(77);
+	EXPECT_EQ(t, s[0]->ops->bind(s[0], &id), 0);
+	s[1]->options &= ~(uint32_t)SOCKET_REUSEADDR;
+	EXPECT_EQ(t, s[1]->ops->bind(s[1], &id), -EADDRINUSE);
+	EXPECT_TRUE(t, inet_is_any(inet_of(s[1])->local.addr) && !inet_of(s[1])->bound_addr);
+	id.in.port = 0;
+	EXPECT_EQ(t, s[1]->ops->bind(s[1], &id), 0);
+	EXPECT_TRUE(t, inet_of(s[1])->local.port && inet_of(s[1])->local.port != 77);
+	id.in.port = __builtin_bswap16(77);
+	EXPECT_EQ(t, s[2]->ops->bind(s[2], &id), 0);
+	/* It is free when its last socket goes. */
+	socket_drop(s[0]);
+	s[0] = socket_create(&ping_ops, AF_INET, SOCK_DGRAM, IPPROTO_ICMP);
+	s[0]->options &= ~(uint32_t)SOCKET_REUSEADDR;
+	EXPECT_EQ(t, s[0]->ops->bind(s[0], &id), -EADDRINUSE);
+	socket_drop(s[2]);
+	EXPECT_EQ(t, s[0]->ops->bind(s[0], &id), 0);
+	socket_drop(s[0]);
+	socket_drop(s[1]);
 	nothing_is_left(t);
 }
 
@@ -335,6 +413,8 @@ static void ping_is_for_groups(struct ktest *t)
 static const struct ktest_case cases[] = {
 	KTEST(packets_leave_by_the_card),
 	KTEST(headers_are_checked),
+	KTEST(headers_to_groups),
+	KTEST(identifiers),
 	KTEST(packets_come_in),
 	KTEST(a_flood_is_bounded),
 	KTEST(echo_requests_are_answered_here),

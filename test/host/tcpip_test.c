@@ -1021,6 +1021,14 @@ static void raw_packets_arrive(struct ktest *t)
 	WAIT_FOR(t, __atomic_load_n(&none.nr, __ATOMIC_ACQUIRE) == 2);
 	EXPECT_EQ(t, none.len, 20u);
 	EXPECT_EQ(t, tcpip_raw_send(other, &way, false, big, 65516), -EMSGSIZE);
+	/* Not from another's address, and to the whole network if that is wished. */
+	way.from.addr[15]++;
+	EXPECT_EQ(t, tcpip_raw_send(other, &way, false, big, 1), -EINVAL);
+	way.from.addr[15]--;
+	way.to.addr[15] = 255;
+	EXPECT_EQ(t, tcpip_raw_send(other, &way, false, big, 1), -EACCES);
+	way.may_broadcast = true;
+	EXPECT_EQ(t, tcpip_raw_send(other, &way, false, big, 1), 0);
 	way.interface = 77;
 	EXPECT_EQ(t, tcpip_raw_send(other, &way, false, big, 1), -ENETUNREACH);
 	EXPECT_EQ(t, box.damaged + none.damaged, 0);

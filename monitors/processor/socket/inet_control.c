@@ -132,8 +132,8 @@ uint32_t inet_interface_inside(const uint8_t to[16])
 	return LOOPBACK_INDEX;
 }
 
-int inet_check_size(struct socket *s, const struct inet_packet *p, const uint8_t from[16],
-		    size_t len)
+int inet_check_packet(struct socket *s, const struct inet_packet *p, const uint8_t from[16],
+		      size_t total)
 {
 	const bool four = inet_is_v4(p->to.addr);
 	uint32_t mtu;
@@ -148,10 +148,16 @@ int inet_check_size(struct socket *s, const struct inet_packet *p, const uint8_t
 	mtu = gateway_mtu(from);
 	if (!mtu)
 		mtu = ETHERNET_MTU;
-	if (len + (four ? HEADERS4 : HEADERS6) <= mtu)
+	if (total <= mtu)
 		return 0;
 	inet_error_local(s, &p->to, EMSGSIZE, mtu);
 	return -EMSGSIZE;
+}
+
+int inet_check_size(struct socket *s, const struct inet_packet *p, const uint8_t from[16],
+		    size_t len)
+{
+	return inet_check_packet(s, p, from, len + (inet_is_v4(p->to.addr) ? HEADERS4 : HEADERS6));
 }
 
 /* --- receiving ----------------------------------------------------------------------- */

@@ -272,6 +272,9 @@ int inet_packet_of(struct socket *s, const struct socket_msg *m, struct inet_pac
  */
 int inet_check_size(struct socket *s, const struct inet_packet *packet, const uint8_t from[16],
 		    size_t len) __must_check;
+/* The same for a packet of @total bytes with its headers. */
+int inet_check_packet(struct socket *s, const struct inet_packet *packet, const uint8_t from[16],
+		      size_t total) __must_check;
 /* Tell the program of the packet of @m, which it has received: as socket_ops.put_control. */
 void inet_put_control(struct socket *s, const struct socket_msg *m, struct cmsg_sink *sink);
 /* The interface that a packet inside of the vNode to @to, an address of it, comes by. Sleeps. */

@@ -98,6 +98,7 @@ int outside_raw_send(struct outside_raw *o, const struct raw_out *out)
 
 	if (!tcpip_is_present())
 		return -ENETUNREACH;
+	packet.may_broadcast = out->may_broadcast;
 	memcpy(packet.from.addr, p->from.addr, 16);
 	memcpy(packet.to.addr, p->to.addr, 16);
 	return tcpip_raw_send(o->raw, &packet, out->header, out->buf + RAW_ROOM, out->len);

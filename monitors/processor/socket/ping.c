@@ -64,7 +64,18 @@ static int ping_bind(struct socket *s, const struct sock_addr *addr)
 	if (inet_of(s)->local.port)
 		return -EINVAL;
 	err = raw_bind_address(s, &name);
-	return err ? err : ping_enter(s, name.port);
+	if (err)
+		return err;
+	err = ping_enter(s, name.port);
+	/* -EINVAL: another thread has bound it. */
+	if (err == -EADDRINUSE) {
+		memset(name.addr, 0, 16);
+		if (s->family == AF_INET)
+			name.addr[10] = name.addr[11] = 0xff;
+		inet_set_bound(s, name.addr);
+		raw_set_addresses(s);
+	}
+	return err;
 }
 
 /* An identifier, for a socket that has none. -EAGAIN: there is none. */

@@ -68,6 +68,7 @@ struct raw_out {
 	size_t len;
 	bool header; /* it begins with a header of IP that the program has written */
 	bool inside, outside;
+	bool may_broadcast; /* SO_BROADCAST */
 };
 
 /* Where @m of @s goes. The errnos of sendmsg(). */

@@ -104,6 +104,7 @@ int raw_find_way(struct socket *s, const struct socket_msg *m, struct raw_out *o
 
 	if (err)
 		return err;
+	out->may_broadcast = socket_option(s, SOCKET_BROADCAST);
 	p->from.port = 0;
 	if (inet_is_multicast(p->to.addr))
 		return find_group_way(s, out);
@@ -111,6 +112,9 @@ int raw_find_way(struct socket *s, const struct socket_msg *m, struct raw_out *o
 	out->outside = !out->inside;
 	if (inet_is_any(p->from.addr) && !inet_is_multicast(own))
 		memcpy(p->from.addr, own, 16);
+	/* While another thread connects the socket, this may be the peer's for a moment. */
+	if (!inet_is_any(p->from.addr) && !inet_is_local(p->from.addr))
+		return -EINVAL;
 	if (out->inside) {
 		source_inside(p);
 		return 0;
@@ -139,14 +143,19 @@ static int check_header(struct raw_out *out)
 		err = ip4_header_finish(h, out->len, p->head.from.addr, p->head.to.addr, source);
 	if (err)
 		return err;
+	p->head.ttl = h[p->six ? 7 : 8];
+	if (inet_is_multicast(p->head.to.addr))
+		out->outside = p->head.interface != LOOPBACK_INDEX && p->head.ttl;
 	if (memcmp(source, p->head.from.addr, 16) && !gateway_is_own(source) &&
 	    (out->outside || !inet_is_loopback(source)))
 		return -EPERM;
-	if (!p->six && out->inside && ip4_is_fragment(h))
-		return -EINVAL;
+	if (!p->six && out->inside && ip4_is_fragment(h)) {
+		if (!out->outside)
+			return -EINVAL;
+		out->inside = false; /* the group's members in here miss it */
+	}
 	memcpy(p->head.from.addr, source, 16);
 	p->protocol = h[p->six ? 6 : 9];
-	p->head.ttl = h[p->six ? 7 : 8];
 	p->head.tos = p->six ? (uint8_t)(h[0] << 4 | h[1] >> 4) : h[1];
 	return 0;
 }
@@ -209,6 +218,9 @@ int raw_send_packet(struct socket *s, struct raw_out *out)
 				   READ_ONCE(raw_of(s)->checksum));
 	else
 		err = out->len > IP_MAX - IP4_HEADER ? -EMSGSIZE : 0;
+	if (!err && out->outside && !out->header)
+		err = inet_check_packet(s, &p->head, p->head.from.addr,
+					out->len + (p->six ? IP6_HEADER : IP4_HEADER));
 	if (!err && out->inside)
 		err = send_inside(out);
 	if (!err && out->outside)

@@ -9,6 +9,7 @@
 #include <kernel/panic.h>
 #include <kernel/random.h>
 #include <kernel/spinlock.h>
+#include <lib/bitmap.h>
 #include <lib/errno.h>
 #include <lib/hash.h>
 #include <lib/string.h>
@@ -17,12 +18,15 @@
 #include "raw.h"
 
 #define BUCKETS   64u
-#define RECEIVERS 16u /* of a packet that need no memory for their list */
-#define NR_IDS    65535u
+#define ID_CHAINS 1024u
+#define RECEIVERS 16u    /* of a packet that need no memory for their list */
+#define NR_IDS    65536u /* 0 is none */
 
 static struct spinlock raw_lock = SPINLOCK_INIT("raw sockets", RANK_SOCKET_TABLE);
-static struct hlist_head raws[BUCKETS] __guarded_by(&raw_lock);  /* by protocol */
-static struct hlist_head pings[BUCKETS] __guarded_by(&raw_lock); /* by identifier */
+static struct hlist_head raws[BUCKETS] __guarded_by(&raw_lock);    /* by protocol */
+static struct hlist_head pings[ID_CHAINS] __guarded_by(&raw_lock); /* by identifier */
+/* Identifiers that sockets have: to find a free one does not look through the sockets. */
+static uint64_t ids[NR_IDS / 64] __guarded_by(&raw_lock) = { 1 };
 
 static struct hlist_head *raws_of(uint8_t protocol) __must_hold(&raw_lock)
 {
@@ -31,7 +35,7 @@ static struct hlist_head *raws_of(uint8_t protocol) __must_hold(&raw_lock)
 
 static struct hlist_head *pings_of(uint16_t id) __must_hold(&raw_lock)
 {
-	return &pings[hash64(id) % BUCKETS];
+	return &pings[hash64(id) % ID_CHAINS];
 }
 
 void raw_enter(struct socket *s)
@@ -41,17 +45,7 @@ void raw_enter(struct socket *s)
 	spin_unlock(&raw_lock);
 }
 
-void raw_leave(struct socket *s)
-{
-	struct raw_socket *r = raw_of(s);
-
-	spin_lock(&raw_lock);
-	if (!hlist_unhashed(&r->node))
-		hlist_del(&r->node);
-	spin_unlock(&raw_lock);
-}
-
-/* May @s, which is to have @id, not have it? Without @s: does none have it? */
+/* Has a socket @id that does not share it with @s? Without @s: has any socket @id? */
 static bool id_in_use_locked(uint16_t id, const struct socket *s) __must_hold(&raw_lock)
 {
 	const struct raw_socket *r;
@@ -65,19 +59,29 @@ static bool id_in_use_locked(uint16_t id, const struct socket *s) __must_hold(&r
 	return false;
 }
 
+void raw_leave(struct socket *s)
+{
+	struct raw_socket *r = raw_of(s);
+
+	spin_lock(&raw_lock);
+	if (!hlist_unhashed(&r->node)) {
+		hlist_del(&r->node);
+		if (s->type == SOCK_DGRAM && !id_in_use_locked(r->inet.local.port, NULL))
+			bitmap_clear(ids, r->inet.local.port);
+	}
+	spin_unlock(&raw_lock);
+}
+
 /* 0: all are in use. */
 static uint16_t choose_id_locked(void) __must_hold(&raw_lock)
 {
-	const uint32_t start = (uint32_t)random_u64() % NR_IDS;
+	size_t id;
 
 	assert_spin_held(&raw_lock);
-	for (uint32_t i = 0; i < NR_IDS; i++) {
-		const uint16_t id = (uint16_t)(1 + (start + i) % NR_IDS);
-
-		if (!id_in_use_locked(id, NULL))
-			return id;
-	}
-	return 0;
+	id = bitmap_find_next_zero(ids, NR_IDS, (size_t)(random_u64() % NR_IDS));
+	if (id >= NR_IDS)
+		id = bitmap_find_next_zero(ids, NR_IDS, 0);
+	return id < NR_IDS ? (uint16_t)id : 0;
 }
 
 int ping_enter(struct socket *s, uint16_t id)
@@ -98,6 +102,7 @@ int ping_enter(struct socket *s, uint16_t id)
 	if (!err) {
 		r->inet.local.port = id;
 		hlist_add_head(&r->node, pings_of(id));
+		bitmap_set(ids, id);
 	}
 	spin_unlock(&raw_lock);
 	return err;

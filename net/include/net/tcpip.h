@@ -184,6 +184,7 @@ struct tcpip_packet {
 	struct tcpip_name from, to; /* one to be sent: @from any: the stack's choice; no port */
 	uint32_t interface;         /* one to be sent, but to a group: 0: by the way to @to */
 	uint8_t ttl, tos;           /* hop limit and traffic class of IPv6 */
+	bool may_broadcast;         /* a raw packet to be sent: also to all of a card's network */
 };
 
 typedef void (*tcpip_received_t)(void *arg, const struct tcpip_packet *packet, const void *data,
@@ -227,9 +228,11 @@ struct tcpip_raw;
 int __must_check tcpip_raw_open(bool six, uint8_t protocol, tcpip_received_t received, void *arg,
 				struct tcpip_raw **out);
 /*
- * Send one from @packet->from, an address of ours. @has_header: the data begins with the header of
- * IP, which is complete and right, and is not divided. With its header a packet is 65,535 bytes
- * long at most. -ENETUNREACH, -EMSGSIZE, -EINVAL, -ENOBUFS.
+ * Send one from @packet->from, any or an address of a card's. @has_header: the data begins with the
+ * header of IP, which is complete and right, and is not divided. With its header a packet is 65,535
+ * bytes long at most. -EINVAL: also: the source is none of ours; -EACCES: the destination is a
+ * broadcast of the card's, and @packet does not say that it may be; -ENETUNREACH,
+ * -EMSGSIZE, -ENOBUFS.
  */
 int __must_check tcpip_raw_send(struct tcpip_raw *r, const struct tcpip_packet *packet,
 				bool has_header, const void *data, size_t len);
