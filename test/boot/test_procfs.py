@@ -152,7 +152,7 @@ def test_exact_contents(four, path):
 @pytest.mark.parametrize("path", [
     "/proc/self/nothing", "/proc/4194303", "/proc/01", "/proc/0", "/proc/self/fd/99",
     "/sys/fs/cgroup",
-    "/sys/devices/system/cpu/cpu4", "/sys/devices/system/cpu/cpu01", "/proc/sys/net/ipv4",
+    "/sys/devices/system/cpu/cpu4", "/sys/devices/system/cpu/cpu01", "/proc/sys/net/ipv6",
 ])  # fmt: skip
 def test_what_is_not_there(four, path):
     got = four.run([BUSYBOX, "ls", "-d", path])

@@ -418,7 +418,8 @@ static const struct file_ops tty_ops = {
 
 int tty_use(struct tty *tty, struct file *f)
 {
-	const bool may_share = capable(CAP_SYS_ADMIN);
+	/* A program's terminal is opened for it by a thread of the kernel, before it has a task. */
+	const bool may_share = !task_current() || capable(CAP_SYS_ADMIN);
 	int err = 0;
 
 	spin_lock(&tty->lock);
