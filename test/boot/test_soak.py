@@ -33,8 +33,9 @@ ON_MEMORY = (
     "memory.committed",
 )
 ON_MANAGERS = ("names.entries",)
-# These go a little later: another node is told first, or a worker finds a cycle.
-LATER = ("socket.open", "socket.remote.connections", "names.entries")
+# These go a little later: another node is told first, a worker finds a cycle, or a server's
+# process for a connection ends when that does.
+LATER = ("socket.open", "socket.remote.connections", "names.entries", "process.processes")
 LATER_S = 60.0
 STACK_FORGETS_S = 180.0  # lwIP keeps what has ended for two minutes
 SLACK_FRAMES = 96  # slabs and thread stacks that are kept
@@ -43,10 +44,15 @@ SLOW_END_S = 60.0
 
 
 def ends_are_told(cluster):
-    """The end of a program is reported before a slow home has heard of all its spaces; p0 knows
-    whether there are such. Anything that a home then still has is lost.
+    """The end of a program is reported before a slow home has heard of all its spaces; processors
+    know whether there are such. Anything that a home then still has is lost.
     """
-    wait_for(lambda: not cluster.stats()["p0"]["process.ends_left"], SLOW_END_S)
+
+    def all_told():
+        stats = cluster.stats()
+        return not any(stats[n]["process.ends_left"] for n in stats if n[0] == "p")
+
+    wait_for(all_told, SLOW_END_S)
 
 
 def sockets_are_gone(cluster, before):
@@ -61,8 +67,8 @@ def sockets_are_gone(cluster, before):
 
 def settled(cluster, before):
     """Whatever ran is gone from every node, by counters."""
-    ends_are_told(cluster)
     sockets_are_gone(cluster, before)
+    ends_are_told(cluster)
     after = settled_stats(cluster, before)
     kinds = {"p": ON_PROCESSOR, "m": ON_MEMORY, "s": ON_MANAGERS}
     for node, names in [(n, kinds[n[0]]) for n in after]:
