@@ -246,6 +246,13 @@ unsigned int udp_poll(struct socket *s);
 
 /* Copy what came from outside into the queue of @to, or lose it. */
 void udp_receive(struct socket *to, const struct inet_packet *packet, const void *data, size_t len);
+/*
+ * Sockets that take @what: the first @max of them into @out, referenced. How many there are.
+ */
+typedef uint32_t inet_find_fn(const void *what, struct socket **out, uint32_t max);
+/* Give @what to each socket that @find finds; to none when there is no memory for their list. */
+void inet_give_all(inet_find_fn *find, void (*give)(struct socket *to, const void *what),
+		   const void *what);
 /* Bytes that a datagram of @s carries at most. */
 uint32_t udp_max(const struct socket *s);
 /*

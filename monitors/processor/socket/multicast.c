@@ -43,7 +43,6 @@
 #define CARD_GROUPS_MAX 1024u
 #define SOURCES_MAX4    10u /* net.ipv4.igmp_max_msf */
 #define SOURCES_MAX6    64u /* net.ipv6.mld_max_msf */
-#define RECEIVERS       16u /* of a datagram that need no memory for their list */
 
 struct source {
 	uint8_t addr[16];
@@ -756,32 +755,33 @@ int inet_group_way(struct socket *s, const struct inet_name *to, uint32_t *inter
 	return err;
 }
 
+struct datagram {
+	const struct inet_packet *packet;
+	const void *data;
+	size_t len;
+};
+
+static uint32_t find_members(const void *what, struct socket **out, uint32_t max)
+{
+	const struct inet_packet *p = ((const struct datagram *)what)->packet;
+
+	return inet_find_group(&p->to, &p->from, p->interface, out, max);
+}
+
+static void give_member(struct socket *to, const void *what)
+{
+	const struct datagram *d = what;
+
+	udp_receive(to, d->packet, d->data, d->len);
+}
+
 void inet_group_deliver(const struct inet_packet *packet, const void *data, size_t len)
 {
-	const struct inet_name *from = &packet->from, *to = &packet->to;
-	const uint32_t interface = packet->interface;
-	struct socket *few[RECEIVERS], **all = few;
-	uint32_t max = RECEIVERS, nr;
+	const struct datagram d = { .packet = packet, .data = data, .len = len };
+	const uint8_t *group = packet->to.addr;
 
-	if (!is_all_nodes(to->addr) && !has_member(to->addr, interface, from->addr))
-		return;
-	/* There may be more of them when there is memory for those that there were. */
-	while ((nr = inet_find_group(to, from, interface, all, max)) > max) {
-		for (uint32_t i = 0; i < max; i++)
-			socket_put(all[i]);
-		if (all != few)
-			kfree(all);
-		max = nr + nr / 4;
-		all = kcalloc(max, sizeof(*all));
-		if (!all)
-			return;
-	}
-	for (uint32_t i = 0; i < nr; i++) {
-		udp_receive(all[i], packet, data, len);
-		socket_put(all[i]);
-	}
-	if (all != few)
-		kfree(all);
+	if (is_all_nodes(group) || has_member(group, packet->interface, packet->from.addr))
+		inet_give_all(find_members, give_member, &d);
 }
 
 ssize_t inet_group_send(struct socket *s, struct socket_msg *m, const struct inet_packet *packet)

@@ -134,13 +134,7 @@ static ssize_t ping_send(struct socket *s, struct socket_msg *m)
 	else
 		err = make_echo(s, out.buf + RAW_ROOM, out.len);
 	if (!err)
-		err = raw_destination(s, m, &out.packet.head.to);
-	if (!err)
-		err = -socket_take_error(s);
-	if (!err && (READ_ONCE(s->shut) & SOCKET_SHUT_WR))
-		err = -EPIPE;
-	if (!err)
-		err = raw_find_way(s, m, &out);
+		err = raw_begin_send(s, m, &out);
 	if (!err)
 		err = raw_send_packet(s, &out);
 	kfree(out.buf);

@@ -79,6 +79,11 @@ int raw_destination(struct socket *s, const struct socket_msg *m, struct inet_na
  * -ENETUNREACH, -EINVAL, -ENODEV, -ERESTARTSYS.
  */
 int raw_find_way(struct socket *s, const struct socket_msg *m, struct raw_out *out) __must_check;
+/*
+ * Both, for a message that is to be sent now; the socket's error, and -EPIPE after its end, come
+ * between them.
+ */
+int raw_begin_send(struct socket *s, const struct socket_msg *m, struct raw_out *out) __must_check;
 /* Send it. -EINVAL: its header is wrong; -EPERM: its source is not the vNode's; -EMSGSIZE, ... */
 int raw_send_packet(struct socket *s, struct raw_out *out) __must_check;
 /* sendmsg() of a raw socket. */

@@ -228,6 +228,17 @@ int raw_send_packet(struct socket *s, struct raw_out *out)
 	return err;
 }
 
+int raw_begin_send(struct socket *s, const struct socket_msg *m, struct raw_out *out)
+{
+	int err = raw_destination(s, m, &out->packet.head.to);
+
+	if (!err)
+		err = -socket_take_error(s);
+	if (!err && (READ_ONCE(s->shut) & SOCKET_SHUT_WR))
+		err = -EPIPE;
+	return err ? err : raw_find_way(s, m, out);
+}
+
 ssize_t raw_sendmsg(struct socket *s, struct socket_msg *m)
 {
 	struct raw_out out = { .packet = { .six = s->family == AF_INET6,
@@ -240,13 +251,7 @@ ssize_t raw_sendmsg(struct socket *s, struct socket_msg *m)
 		return -EMSGSIZE;
 	if (m->flags & MSG_OOB)
 		return -EOPNOTSUPP;
-	err = raw_destination(s, m, &out.packet.head.to);
-	if (!err)
-		err = -socket_take_error(s);
-	if (!err && (READ_ONCE(s->shut) & SOCKET_SHUT_WR))
-		err = -EPIPE;
-	if (!err)
-		err = raw_find_way(s, m, &out);
+	err = raw_begin_send(s, m, &out);
 	if (err)
 		return err;
 	out.buf = kmalloc(RAW_ROOM + out.len);

@@ -13,13 +13,11 @@
 #include <lib/errno.h>
 #include <lib/hash.h>
 #include <lib/string.h>
-#include <mm/slab.h>
 
 #include "raw.h"
 
 #define BUCKETS   64u
 #define ID_CHAINS 1024u
-#define RECEIVERS 16u    /* of a packet that need no memory for their list */
 #define NR_IDS    65536u /* 0 is none */
 
 static struct spinlock raw_lock = SPINLOCK_INIT("raw sockets", RANK_SOCKET_TABLE);
@@ -144,9 +142,9 @@ static bool suits_locked(const struct raw_socket *r, const struct ip_packet *p)
 	return (r->inet.s.family == AF_INET6) == p->six && is_or_any(r->own, p->head.to.addr);
 }
 
-/* As inet_find_group(). */
-static uint32_t find_raws(const struct ip_packet *p, struct socket **out, uint32_t max)
+static uint32_t find_raws(const void *what, struct socket **out, uint32_t max)
 {
+	const struct ip_packet *p = what;
 	struct raw_socket *r;
 	uint32_t nr = 0;
 
@@ -207,37 +205,15 @@ static bool is_kept_out(struct socket *s, const struct ip_packet *p)
 	return READ_ONCE(r->filter[data[0] / 32]) >> data[0] % 32 & 1;
 }
 
-static void give_raw(struct socket *s, const struct ip_packet *p)
+static void give_raw(struct socket *s, const void *what)
 {
+	const struct ip_packet *p = what;
+
 	if (inet_is_multicast(p->head.to.addr) &&
 	    !inet_group_takes(s, &p->head.to, &p->head.from, p->head.interface))
 		return;
 	if (!is_kept_out(s, p))
 		udp_receive(s, &p->head, p->bytes, p->len);
-}
-
-static void deliver_raws(const struct ip_packet *p)
-{
-	struct socket *few[RECEIVERS], **all = few;
-	uint32_t max = RECEIVERS, nr;
-
-	/* There may be more of them when there is memory for those that there were. */
-	while ((nr = find_raws(p, all, max)) > max) {
-		for (uint32_t i = 0; i < max; i++)
-			socket_put(all[i]);
-		if (all != few)
-			kfree(all);
-		max = nr + nr / 4;
-		all = kcalloc(max, sizeof(*all));
-		if (!all)
-			return;
-	}
-	for (uint32_t i = 0; i < nr; i++) {
-		give_raw(all[i], p);
-		socket_put(all[i]);
-	}
-	if (all != few)
-		kfree(all);
 }
 
 void raw_deliver(const struct ip_packet *p)
@@ -247,7 +223,7 @@ void raw_deliver(const struct ip_packet *p)
 	const uint8_t *data;
 	size_t len;
 
-	deliver_raws(p);
+	inet_give_all(find_raws, give_raw, p);
 	if (!s)
 		return;
 	if (ip_payload(p, &data, &len))

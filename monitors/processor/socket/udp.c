@@ -13,6 +13,7 @@
 #include <kernel/panic.h>
 #include <lib/err.h>
 #include <lib/string.h>
+#include <mm/slab.h>
 #include <processor/account/account.h>
 #include <processor/client/names.h>
 #include <processor/process/process.h>
@@ -21,8 +22,9 @@
 #include "inet_private.h"
 #include "queue.h"
 
-#define UDP_MAX4 65507u /* an IPv4 datagram, less its headers */
-#define UDP_MAX6 65527u
+#define UDP_MAX4  65507u /* an IPv4 datagram, less its headers */
+#define UDP_MAX6  65527u
+#define RECEIVERS 16u /* of a packet that need no memory for their list */
 
 /* Where @m goes. -EDESTADDRREQ, -EINVAL, -ENETUNREACH, -EACCES ... */
 static int destination(struct socket *s, const struct socket_msg *m, struct inet_name *to)
@@ -99,6 +101,31 @@ void udp_receive(struct socket *to, const struct inet_packet *packet, const void
 	}
 	msg->aux = aux;
 	deliver(to, msg);
+}
+
+void inet_give_all(inet_find_fn *find, void (*give)(struct socket *to, const void *what),
+		   const void *what)
+{
+	struct socket *few[RECEIVERS], **all = few;
+	uint32_t max = RECEIVERS, nr;
+
+	/* There may be more of them when there is memory for those that there were. */
+	while ((nr = find(what, all, max)) > max) {
+		for (uint32_t i = 0; i < max; i++)
+			socket_put(all[i]);
+		if (all != few)
+			kfree(all);
+		max = nr + nr / 4;
+		all = kcalloc(max, sizeof(*all));
+		if (!all)
+			return;
+	}
+	for (uint32_t i = 0; i < nr; i++) {
+		give(all[i], what);
+		socket_put(all[i]);
+	}
+	if (all != few)
+		kfree(all);
 }
 
 /* To @receiver, which is on this processor. */
